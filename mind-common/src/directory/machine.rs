@@ -1,0 +1,400 @@
+//! The directory's state machine: pure functions from a word and an event to the next word and
+//! what the switch does about it.
+//!
+//! Whoever calls one reads the word, puts the [`Transition::next`] there by compare-and-swap, and
+//! starts over when somebody else was faster; a transition that changes nothing needs no swap.
+//!
+//! A request that needs no invalidation settles the word at once, and the packet goes on to
+//! memory (the fast path). One that does makes the word busy; every blade listed in it answers,
+//! *to the switch*, which strikes it off the word, and the answer that strikes off the last one is
+//! what goes to the requester. So the word alone says who owes an answer: a lost packet is made
+//! good by the requester's retry, a requester that died leaves nothing behind, and nobody but the
+//! switch counts. An answer names the episode that it answers, so an old one strikes nobody off.
+//!
+//! A word may list a blade that caches nothing (it dropped clean pages without a word, or a late
+//! duplicate of an old request was recorded): such a blade answers an invalidation at once. It
+//! never fails to list one that does.
+
+use super::word::{State, Word};
+use crate::{
+    id::{BladeId, BladeSet},
+    serial::Episode,
+    wire::Refusal,
+};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// A page, to read.
+    Read,
+    /// A page, to write.
+    Acquire,
+    /// To write a page of which the requester has a shared copy.
+    Upgrade,
+}
+
+/// A request for a page of the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// Who asks.
+    pub from: BladeId,
+    /// For what.
+    pub want: Want,
+    /// Whether it went unanswered before, so that something may have been lost.
+    pub repeated: bool,
+}
+
+/// What an invalidation leaves to the blade that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Target {
+    /// Nothing: drop every page of the region.
+    Invalid = 0,
+    /// Shared copies: write modified pages back, keep them to read.
+    Shared = 1,
+}
+
+impl Target {
+    /// The target with that number.
+    #[inline(always)]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Invalid),
+            1 => Some(Self::Shared),
+            _ => None,
+        }
+    }
+}
+
+/// How the requester gets the page when the last answer is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Supply {
+    /// It has the page, or asks again: the last answer becomes a bare acknowledgement.
+    Grant = 0,
+    /// From memory: the last answer, as long as a page request, becomes a READ in its name.
+    Fetch = 1,
+    /// From the blade that is asked: its answer carries the page.
+    Forward = 2,
+}
+
+impl Supply {
+    /// The supply with that number.
+    #[inline(always)]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Grant),
+            1 => Some(Self::Fetch),
+            2 => Some(Self::Forward),
+            _ => None,
+        }
+    }
+}
+
+/// The next word, and what to do once it is in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition<V> {
+    /// The word that takes the place of the one given.
+    pub next: Word,
+    /// What to do.
+    pub verdict: V,
+}
+
+/// Invalidations to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// To whom; never empty.
+    pub blades: BladeSet,
+    /// What is left to them.
+    pub target: Target,
+    /// How the requester gets the page.
+    pub supply: Supply,
+    /// Who wants it. Not always whose packet this is: a request that meets somebody else's lost
+    /// invalidation repeats it.
+    pub requester: BladeId,
+    /// Which invalidation of the region this is.
+    pub episode: Episode,
+    /// Whether it was sent before. Then the number of the request that began it is to be had
+    /// from the slot, not from this packet.
+    pub repeated: bool,
+}
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestVerdict {
+    /// On to memory, as a READ.
+    Fetch,
+    /// Acknowledge it: the requester may write the page it has.
+    Grant,
+    /// Send invalidations.
+    Invalidate(Order),
+    /// Send it back.
+    Refuse(Refusal),
+}
+
+/// A sharer's or owner's answer to an INVALIDATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// Who answers.
+    pub from: BladeId,
+    /// Who wanted the region.
+    pub requester: BladeId,
+    /// Which invalidation is answered.
+    pub episode: Episode,
+}
+
+/// What to do with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnswerVerdict {
+    /// It answers something that is over, or a blade that was not asked: drop it.
+    Stale,
+    /// Others still owe theirs: drop it.
+    Counted,
+    /// It was the last: make it the requester's.
+    Complete,
+}
+
+/// Sharers up to which each pads its answer, so that the last can become the READ (one trip less
+/// for the requester); with more the padding costs more than the trip.
+const FETCH_SHARERS: u32 = 4;
+
+#[inline(always)]
+const fn stay<V>(word: Word, verdict: V) -> Transition<V> {
+    Transition {
+        next: word,
+        verdict,
+    }
+}
+
+/// Whether there are more than [`FETCH_SHARERS`] blades, without a population count, which BPF
+/// lacks.
+#[inline(always)]
+const fn are_many(blades: BladeSet) -> bool {
+    let mut bits = blades.bits();
+    let mut cleared = 0;
+    while cleared < FETCH_SHARERS {
+        bits &= bits.wrapping_sub(1);
+        cleared += 1;
+    }
+    bits != 0
+}
+
+/// Begins an invalidation: the word gets busy, everybody in `pending` is told.
+#[inline(always)]
+const fn begin(
+    word: Word,
+    state: State,
+    requester: BladeId,
+    pending: BladeSet,
+    supply: Supply,
+) -> Transition<RequestVerdict> {
+    let next = word.busy(state, requester, pending);
+    Transition {
+        next,
+        verdict: RequestVerdict::Invalidate(Order {
+            blades: pending,
+            target: target_of(state),
+            supply,
+            requester,
+            episode: next.episode(),
+            repeated: false,
+        }),
+    }
+}
+
+/// What a busy state leaves to those who are asked.
+#[inline(always)]
+const fn target_of(busy: State) -> Target {
+    match busy {
+        State::ModifiedToShared => Target::Shared,
+        _ => Target::Invalid,
+    }
+}
+
+/// A request for a page of the region with this word (paper, section 4.3, figure 4: the
+/// transitions I->S, S->S, I->M, S->M, M->S, M->M).
+#[inline(always)]
+pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdict> {
+    let Request {
+        from,
+        want,
+        repeated,
+    } = request;
+    let blades = word.blades();
+    match (word.state(), want) {
+        // The slot was given away or is held while this packet was on its way: it asks again and
+        // will find what has become of it.
+        (State::Free | State::Held, _) => stay(word, RequestVerdict::Refuse(Refusal::Busy)),
+
+        (State::SharedToModified | State::ModifiedToShared | State::ModifiedToModified, _) => {
+            if !repeated {
+                return stay(word, RequestVerdict::Refuse(Refusal::Busy));
+            }
+            // Somebody waits for too long: an invalidation or its answer may be lost, and whoever
+            // began it may be dead. Whoever comes repeats what is owed, and asks again later.
+            let supply = match word.state() {
+                State::SharedToModified => Supply::Grant,
+                _ => Supply::Forward,
+            };
+            stay(
+                word,
+                RequestVerdict::Invalidate(Order {
+                    blades,
+                    target: target_of(word.state()),
+                    supply,
+                    requester: word.requester(),
+                    episode: word.episode(),
+                    repeated: true,
+                }),
+            )
+        }
+
+        (State::Invalid | State::Shared, Want::Read) => Transition {
+            next: word.settled(State::Shared, blades.with(from)),
+            verdict: RequestVerdict::Fetch,
+        },
+
+        (State::Invalid | State::Shared, Want::Acquire) => {
+            let others = blades.without(from);
+            if others.is_empty() {
+                Transition {
+                    next: word.settled(State::Modified, BladeSet::only(from)),
+                    verdict: RequestVerdict::Fetch,
+                }
+            } else {
+                let supply = if are_many(others) {
+                    Supply::Grant
+                } else {
+                    Supply::Fetch
+                };
+                begin(word, State::SharedToModified, from, others, supply)
+            }
+        }
+
+        (State::Invalid, Want::Upgrade) => stay(word, RequestVerdict::Refuse(Refusal::NoCopy)),
+
+        (State::Shared, Want::Upgrade) => {
+            let others = blades.without(from);
+            if !blades.contains(from) {
+                stay(word, RequestVerdict::Refuse(Refusal::NoCopy))
+            } else if others.is_empty() {
+                Transition {
+                    next: word.settled(State::Modified, BladeSet::only(from)),
+                    verdict: RequestVerdict::Grant,
+                }
+            } else {
+                begin(word, State::SharedToModified, from, others, Supply::Grant)
+            }
+        }
+
+        (State::Modified, want) => {
+            let mine = blades.contains(from);
+            match want {
+                Want::Read | Want::Acquire if mine => stay(word, RequestVerdict::Fetch),
+                Want::Upgrade if mine => stay(word, RequestVerdict::Grant),
+                Want::Read => begin(word, State::ModifiedToShared, from, blades, Supply::Forward),
+                Want::Acquire => begin(
+                    word,
+                    State::ModifiedToModified,
+                    from,
+                    blades,
+                    Supply::Forward,
+                ),
+                Want::Upgrade => stay(word, RequestVerdict::Refuse(Refusal::NoCopy)),
+            }
+        }
+    }
+}
+
+/// A blade's answer to an INVALIDATE.
+#[inline(always)]
+pub const fn on_answer(word: Word, answer: Answer) -> Transition<AnswerVerdict> {
+    let state = word.state();
+    let pending = word.blades();
+    let current = state.is_busy()
+        && word.requester().get() == answer.requester.get()
+        && word.episode().get() == answer.episode.get()
+        && pending.contains(answer.from);
+    if !current {
+        return stay(word, AnswerVerdict::Stale);
+    }
+    let rest = pending.without(answer.from);
+    if !rest.is_empty() {
+        return Transition {
+            next: word.with_blades(rest),
+            verdict: AnswerVerdict::Counted,
+        };
+    }
+    let requester = BladeSet::only(answer.requester);
+    let next = match state {
+        State::ModifiedToShared => word.settled(State::Shared, requester.with(answer.from)),
+        _ => word.settled(State::Modified, requester),
+    };
+    Transition {
+        next,
+        verdict: AnswerVerdict::Complete,
+    }
+}
+
+/// Whether `from` may write a page of the region back: it owns it, also while it is asked to give
+/// it up or the controller holds the region. Whatever else passes for a write-back is a late
+/// duplicate.
+#[inline(always)]
+pub const fn may_write_back(word: Word, from: BladeId) -> bool {
+    match word.state() {
+        State::Modified | State::ModifiedToShared | State::ModifiedToModified | State::Held => {
+            word.blades().contains(from)
+        }
+        State::Free | State::Invalid | State::Shared | State::SharedToModified => false,
+    }
+}
+
+/// Whether an atomic operation of `from` may be carried out in memory: nobody else may have a
+/// copy of what it changes. The requester itself sees to its own copy.
+///
+/// # Errors
+///
+/// [`Refusal::Busy`] while somebody has, or the region is being changed.
+#[inline(always)]
+pub const fn may_operate(word: Word, from: BladeId) -> Result<(), Refusal> {
+    match word.state() {
+        State::Invalid => Ok(()),
+        State::Shared | State::Modified if word.blades().without(from).is_empty() => Ok(()),
+        _ => Err(Refusal::Busy),
+    }
+}
+
+/// The controller takes the region, to flush it or to change what it covers; the blades stay
+/// listed, so that an owner can still write back. `None` while it is busy, held or free: the
+/// controller looks again.
+pub const fn hold(word: Word) -> Option<Word> {
+    match word.state() {
+        State::Invalid | State::Shared | State::Modified => {
+            Some(word.settled(State::Held, word.blades()))
+        }
+        _ => None,
+    }
+}
+
+/// The controller takes a region whose invalidation does not complete (section 4.4 of the paper:
+/// reset), whoever is listed. `None` when it is held already or free.
+pub const fn seize(word: Word, possible_holders: BladeSet) -> Option<Word> {
+    match word.state() {
+        State::Free | State::Held => None,
+        // Next episode: an answer to the old invalidation must not count for one to come.
+        _ => Some(Word::new(
+            State::Held,
+            BladeId::from_low_bits(0),
+            word.episode().next(),
+            possible_holders,
+        )),
+    }
+}
+
+/// The controller gives a held region back. `None` when it is not held.
+pub const fn release(word: Word, state: State, blades: BladeSet) -> Option<Word> {
+    match word.state() {
+        State::Held if !state.is_busy() => Some(word.settled(state, blades)),
+        _ => None,
+    }
+}

@@ -1,0 +1,23 @@
+//! The shared core of MIND on eBPF.
+//!
+//! What the switch's eBPF programs, the blade agents, the controller, the tests and the
+//! simulators must agree on is written here once, as plain data and pure functions:
+//!
+//! * [`addr`]: pages, power-of-two regions, prefixes and the window of global addresses,
+//! * [`id`]: blades and sets of blades, protection domains, connections,
+//! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
+//! * [`wire`]: RoCEv2 and the coherence header,
+//! * [`directory`]: the directory word of a region and its state machine.
+//!
+//! Nothing here does I/O, reads a clock or allocates (but for the `blade` feature); nothing here
+//! depends on another crate of the project.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod directory;
+pub mod id;
+pub mod serial;
+pub mod wire;

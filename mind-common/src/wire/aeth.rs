@@ -1,0 +1,130 @@
+//! The acknowledge extended transport header (IBTA volume 1, 9.3.5 and 9.7.5.2), and why a
+//! request can be refused.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::serial::Version;
+
+/// Acknowledge extended transport header.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Aeth {
+    /// See [`Syndrome`].
+    pub syndrome: u8,
+    msn: [u8; 3],
+}
+
+impl Aeth {
+    /// A header with this syndrome; its message sequence number is a page's version.
+    #[inline(always)]
+    pub const fn new(syndrome: Syndrome, version: Version) -> Self {
+        let msn = version.get();
+        Self {
+            syndrome: syndrome.to_u8(),
+            msn: [(msn >> 16) as u8, (msn >> 8) as u8, msn as u8],
+        }
+    }
+
+    /// The page's version, 24 bits, where RDMA has the message sequence number.
+    #[inline(always)]
+    pub const fn version(&self) -> Version {
+        let [a, b, c] = self.msn;
+        Version::new((a as u32) << 16 | (b as u32) << 8 | c as u32)
+    }
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Syndrome {
+    /// Done.
+    Ack,
+    /// Not done, and why.
+    Refused(Refusal),
+}
+
+/// Why a request is not carried out. Each is a standard NAK code of RDMA, so that any dissector
+/// names it and a real NIC could say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The region is being changed; ask again (RNR NAK).
+    Busy = 0b001_00001,
+    /// The requester is not a sharer any more, so a bare upgrade won't do: acquire the page
+    /// (NAK, PSN sequence error).
+    NoCopy = 0b011_00000,
+    /// The request makes no sense: misaligned, wrong length, outside of the window (NAK, invalid
+    /// request).
+    Invalid = 0b011_00001,
+    /// The domain may not do that there, or is not placed on this blade (NAK, remote access
+    /// error).
+    Denied = 0b011_00010,
+    /// A write-back of somebody who does not own the region, or of a version older than the one
+    /// stored (NAK, remote operational error).
+    Stale = 0b011_00011,
+    /// No memory blade serves the address now (NAK, invalid RD request).
+    Unreachable = 0b011_00100,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Busy,
+        Self::NoCopy,
+        Self::Invalid,
+        Self::Denied,
+        Self::Stale,
+        Self::Unreachable,
+    ];
+}
+
+/// Acknowledgement with "no credit limit", as responders without a receive queue say it.
+const ACK: u8 = 0b000_11111;
+
+impl Syndrome {
+    /// The byte on the wire.
+    #[inline(always)]
+    pub const fn to_u8(self) -> u8 {
+        match self {
+            Self::Ack => ACK,
+            Self::Refused(refusal) => refusal as u8,
+        }
+    }
+
+    /// What `byte` says; `None` for syndromes that nobody here sends.
+    pub const fn from_u8(byte: u8) -> Option<Self> {
+        Some(match byte {
+            ACK => Self::Ack,
+            0b001_00001 => Self::Refused(Refusal::Busy),
+            0b011_00000 => Self::Refused(Refusal::NoCopy),
+            0b011_00001 => Self::Refused(Refusal::Invalid),
+            0b011_00010 => Self::Refused(Refusal::Denied),
+            0b011_00011 => Self::Refused(Refusal::Stale),
+            0b011_00100 => Self::Refused(Refusal::Unreachable),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_these_bytes() {
+        let aeth = Aeth::new(Syndrome::Refused(Refusal::Denied), Version::new(0x01_0203));
+        assert_eq!(aeth.as_bytes(), [0x62, 1, 2, 3]);
+        assert_eq!(aeth.version(), Version::new(0x01_0203));
+    }
+
+    #[test]
+    fn every_syndrome_survives_its_byte() {
+        let refusals = Refusal::ALL.map(Syndrome::Refused);
+        for syndrome in refusals.into_iter().chain([Syndrome::Ack]) {
+            assert_eq!(Syndrome::from_u8(syndrome.to_u8()), Some(syndrome));
+        }
+        let known = (0..=u8::MAX).filter_map(Syndrome::from_u8).count();
+        assert_eq!(known, Refusal::ALL.len() + 1);
+    }
+}

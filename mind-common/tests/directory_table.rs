@@ -1,0 +1,406 @@
+//! Every (state, event) pair of the directory, with its expected outcome.
+//!
+//! A row is a word, an event and what must come of it. The last test sees to it that no pair is
+//! missing.
+
+use std::collections::HashSet;
+
+use mind_common::{
+    directory::{
+        Answer, AnswerVerdict, Order, Request, RequestVerdict, State, Supply, Target, Want, Word,
+        machine::{hold, may_operate, may_write_back, on_answer, on_request, release, seize},
+    },
+    id::{BladeId, BladeSet},
+    serial::Episode,
+    wire::Refusal,
+};
+
+const WANTS: [Want; 3] = [Want::Read, Want::Acquire, Want::Upgrade];
+
+fn c(number: u8) -> BladeId {
+    BladeId::new(number).expect("tests use blades below 32")
+}
+
+fn set(blades: &[u8]) -> BladeSet {
+    blades.iter().map(|&number| c(number)).collect()
+}
+
+/// A settled word, or a busy one for c9, in episode 7.
+fn word(state: State, blades: &[u8]) -> Word {
+    let requester = if state.is_busy() { c(9) } else { c(0) };
+    Word::new(state, requester, Episode::new(7), set(blades))
+}
+
+/// A busy word for `requester`, in episode 8: what a word of episode 7 becomes.
+fn busy(state: State, requester: u8, blades: &[u8]) -> Word {
+    Word::new(state, c(requester), Episode::new(8), set(blades))
+}
+
+fn invalidate(blades: &[u8], target: Target, supply: Supply) -> RequestVerdict {
+    RequestVerdict::Invalidate(Order {
+        blades: set(blades),
+        target,
+        supply,
+        requester: c(1),
+        episode: Episode::new(8),
+        repeated: false,
+    })
+}
+
+fn repeat(blades: &[u8], target: Target, supply: Supply) -> RequestVerdict {
+    RequestVerdict::Invalidate(Order {
+        blades: set(blades),
+        target,
+        supply,
+        requester: c(9),
+        episode: Episode::new(7),
+        repeated: true,
+    })
+}
+
+struct Row {
+    before: Word,
+    want: Want,
+    repeated: bool,
+    after: Word,
+    verdict: RequestVerdict,
+}
+
+/// Requests of c1. `repeated` is false unless a row says so.
+fn rows() -> Vec<Row> {
+    use RequestVerdict::{Fetch, Grant, Refuse};
+    use State::*;
+    let mut rows = Vec::new();
+    // A repeated request differs from a first one only where the word is busy: see the end.
+    let mut row = |before: Word, want, after, verdict| {
+        let repeats: &[bool] = if before.state().is_busy() {
+            &[false]
+        } else {
+            &[false, true]
+        };
+        rows.extend(repeats.iter().map(|&repeated| Row {
+            before,
+            want,
+            repeated,
+            after,
+            verdict,
+        }));
+    };
+
+    // Slots that are nobody's, or the controller's.
+    for want in WANTS {
+        row(
+            word(Free, &[]),
+            want,
+            word(Free, &[]),
+            Refuse(Refusal::Busy),
+        );
+        for blades in [&[][..], &[1], &[1, 2]] {
+            let held = word(Held, blades);
+            row(held, want, held, Refuse(Refusal::Busy));
+        }
+    }
+
+    // I: nothing to invalidate, nothing to upgrade.
+    let i = word(Invalid, &[]);
+    row(i, Want::Read, word(Shared, &[1]), Fetch);
+    row(i, Want::Acquire, word(Modified, &[1]), Fetch);
+    row(i, Want::Upgrade, i, Refuse(Refusal::NoCopy));
+
+    // S: readers join; a writer waits for the others.
+    row(word(Shared, &[1]), Want::Read, word(Shared, &[1]), Fetch);
+    row(
+        word(Shared, &[2, 31]),
+        Want::Read,
+        word(Shared, &[1, 2, 31]),
+        Fetch,
+    );
+    row(
+        word(Shared, &[1]),
+        Want::Acquire,
+        word(Modified, &[1]),
+        Fetch,
+    );
+    row(
+        word(Shared, &[1]),
+        Want::Upgrade,
+        word(Modified, &[1]),
+        Grant,
+    );
+    row(
+        word(Shared, &[2]),
+        Want::Upgrade,
+        word(Shared, &[2]),
+        Refuse(Refusal::NoCopy),
+    );
+    for sharers in [&[2][..], &[1, 2]] {
+        row(
+            word(Shared, sharers),
+            Want::Acquire,
+            busy(SharedToModified, 1, &[2]),
+            invalidate(&[2], Target::Invalid, Supply::Fetch),
+        );
+    }
+    row(
+        word(Shared, &[1, 2, 3, 4, 5]),
+        Want::Acquire,
+        busy(SharedToModified, 1, &[2, 3, 4, 5]),
+        invalidate(&[2, 3, 4, 5], Target::Invalid, Supply::Fetch),
+    );
+    row(
+        word(Shared, &[2, 3, 4, 5, 6]),
+        Want::Acquire,
+        busy(SharedToModified, 1, &[2, 3, 4, 5, 6]),
+        invalidate(&[2, 3, 4, 5, 6], Target::Invalid, Supply::Grant),
+    );
+    row(
+        word(Shared, &[1, 2, 3]),
+        Want::Upgrade,
+        busy(SharedToModified, 1, &[2, 3]),
+        invalidate(&[2, 3], Target::Invalid, Supply::Grant),
+    );
+
+    // M: the owner has all it asks for; anybody else waits for the owner.
+    let mine = word(Modified, &[1]);
+    row(mine, Want::Read, mine, Fetch);
+    row(mine, Want::Acquire, mine, Fetch);
+    row(mine, Want::Upgrade, mine, Grant);
+    let theirs = word(Modified, &[2]);
+    row(
+        theirs,
+        Want::Read,
+        busy(ModifiedToShared, 1, &[2]),
+        invalidate(&[2], Target::Shared, Supply::Forward),
+    );
+    row(
+        theirs,
+        Want::Acquire,
+        busy(ModifiedToModified, 1, &[2]),
+        invalidate(&[2], Target::Invalid, Supply::Forward),
+    );
+    row(theirs, Want::Upgrade, theirs, Refuse(Refusal::NoCopy));
+
+    // Busy: ask again; who asks repeatedly has what is owed sent once more.
+    for want in WANTS {
+        for (state, blades, target, supply) in [
+            (
+                SharedToModified,
+                &[2, 3][..],
+                Target::Invalid,
+                Supply::Grant,
+            ),
+            (SharedToModified, &[1], Target::Invalid, Supply::Grant),
+            (ModifiedToShared, &[2], Target::Shared, Supply::Forward),
+            (ModifiedToModified, &[2], Target::Invalid, Supply::Forward),
+        ] {
+            let before = word(state, blades);
+            for (repeated, verdict) in [
+                (false, Refuse(Refusal::Busy)),
+                (true, repeat(blades, target, supply)),
+            ] {
+                rows.push(Row {
+                    before,
+                    want,
+                    repeated,
+                    after: before,
+                    verdict,
+                });
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_request_has_its_expected_outcome() {
+    for row in rows() {
+        let request = Request {
+            from: c(1),
+            want: row.want,
+            repeated: row.repeated,
+        };
+        let got = on_request(row.before, request);
+        assert_eq!(
+            (got.next, got.verdict),
+            (row.after, row.verdict),
+            "{request:?} at {:?}",
+            row.before
+        );
+    }
+}
+
+#[test]
+fn no_pair_of_state_and_request_is_missing() {
+    let covered: HashSet<_> = rows()
+        .iter()
+        .map(|row| (row.before.state(), row.want, row.repeated))
+        .collect();
+    assert_eq!(covered.len(), State::ALL.len() * WANTS.len() * 2);
+}
+
+/// The answer of `from` to the invalidation that `word` is busy with.
+fn answer(word: Word, from: u8) -> Answer {
+    Answer {
+        from: c(from),
+        requester: word.requester(),
+        episode: word.episode(),
+    }
+}
+
+#[test]
+fn an_answer_strikes_its_blade_off_and_the_last_completes() {
+    use AnswerVerdict::{Complete, Counted};
+    use State::*;
+    let rows = [
+        (
+            SharedToModified,
+            &[2, 3][..],
+            word(SharedToModified, &[3]),
+            Counted,
+        ),
+        (SharedToModified, &[2], word(Modified, &[9]), Complete),
+        (ModifiedToShared, &[2], word(Shared, &[2, 9]), Complete),
+        (ModifiedToModified, &[2], word(Modified, &[9]), Complete),
+    ];
+    for (state, pending, after, verdict) in rows {
+        let before = word(state, pending);
+        let got = on_answer(before, answer(before, 2));
+        assert_eq!((got.next, got.verdict), (after, verdict), "{before:?}");
+    }
+}
+
+#[test]
+fn an_answer_to_anything_else_is_stale_and_changes_nothing() {
+    for state in State::ALL {
+        let before = word(state, &[2, 3]);
+        let current = answer(before, 2);
+        let mut stale = vec![
+            Answer {
+                from: c(4),
+                ..current
+            },
+            Answer {
+                requester: c(8),
+                ..current
+            },
+            Answer {
+                episode: Episode::new(6),
+                ..current
+            },
+            Answer {
+                episode: Episode::new(8),
+                ..current
+            },
+        ];
+        if !state.is_busy() {
+            stale.push(current);
+        }
+        for answer in stale {
+            let got = on_answer(before, answer);
+            assert_eq!(
+                (got.next, got.verdict),
+                (before, AnswerVerdict::Stale),
+                "{answer:?} at {before:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_repeated_answer_is_stale() {
+    let before = word(State::SharedToModified, &[2, 3]);
+    let once = on_answer(before, answer(before, 2)).next;
+    assert_eq!(
+        on_answer(once, answer(before, 2)).verdict,
+        AnswerVerdict::Stale
+    );
+    let done = on_answer(once, answer(before, 3)).next;
+    assert_eq!(
+        on_answer(done, answer(before, 3)).verdict,
+        AnswerVerdict::Stale
+    );
+}
+
+#[test]
+fn only_an_owner_writes_back_also_while_it_is_asked_to_give_up() {
+    use State::*;
+    for state in State::ALL {
+        let owner_may = matches!(
+            state,
+            Modified | ModifiedToShared | ModifiedToModified | Held
+        );
+        assert_eq!(
+            may_write_back(word(state, &[2]), c(2)),
+            owner_may,
+            "{state:?}"
+        );
+        assert!(!may_write_back(word(state, &[2]), c(3)), "{state:?}");
+        // Nor does the blade that waits for the region.
+        assert!(!may_write_back(word(state, &[2]), c(9)), "{state:?}");
+    }
+}
+
+#[test]
+fn an_atomic_operation_needs_memory_to_be_the_only_copy() {
+    use State::*;
+    for state in State::ALL {
+        let alone = matches!(state, Shared | Modified);
+        let nobody = state == Invalid;
+        assert_eq!(
+            may_operate(word(state, &[2]), c(2)).is_ok(),
+            alone || nobody,
+            "{state:?}"
+        );
+        assert_eq!(
+            may_operate(word(state, &[2]), c(3)).is_ok(),
+            nobody,
+            "{state:?}"
+        );
+        assert_eq!(
+            may_operate(word(state, &[2, 3]), c(3)).is_ok(),
+            nobody,
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
+    use State::*;
+    for state in State::ALL {
+        let before = word(state, &[2, 3]);
+        let held = hold(before);
+        if matches!(state, Invalid | Shared | Modified) {
+            assert_eq!(held, Some(word(Held, &[2, 3])), "{state:?}");
+        } else {
+            assert_eq!(held, None, "{state:?}");
+        }
+        let seized = seize(before, set(&[2, 3, 9]));
+        if matches!(state, Free | Held) {
+            assert_eq!(seized, None, "{state:?}");
+        } else {
+            let next = Word::new(Held, c(0), Episode::new(8), set(&[2, 3, 9]));
+            assert_eq!(seized, Some(next), "{state:?}");
+        }
+        let released = release(before, Invalid, BladeSet::EMPTY);
+        assert_eq!(released.is_some(), state == Held, "{state:?}");
+        assert_eq!(release(before, SharedToModified, BladeSet::EMPTY), None);
+    }
+}
+
+#[test]
+fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
+    let before = word(State::ModifiedToModified, &[2]);
+    let late = answer(before, 2);
+    let held = seize(before, set(&[2])).expect("a busy word can be seized");
+    assert_eq!(on_answer(held, late).verdict, AnswerVerdict::Stale);
+    let free = release(held, State::Modified, set(&[2])).expect("a held word can be released");
+    let request = Request {
+        from: before.requester(),
+        want: Want::Acquire,
+        repeated: false,
+    };
+    let again = on_request(free, request).next;
+    assert_eq!(again.state(), State::ModifiedToModified);
+    assert_eq!(on_answer(again, late).verdict, AnswerVerdict::Stale);
+}

@@ -1,0 +1,121 @@
+//! Debian's packages: which ones stand for what a machine lacks, and how apt-get is called. Nothing here asks apt what
+//! is installed, which would be slow; `setup` looks at files.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::process;
+use crate::workspace;
+
+/// Something that building or testing needs and that Debian's packages provide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A Rust toolchain with the library's source, for the BPF target.
+    BpfToolchain,
+    /// The LLVM with which bpf-linker is built.
+    Llvm,
+    /// C and C++ compiler and linker.
+    CCompiler,
+    /// `ip`, for the tests' network namespaces.
+    Iproute2,
+    /// `ethtool`, for the veth devices' offloads.
+    Ethtool,
+}
+
+impl Need {
+    /// The packages that provide it.
+    pub(crate) fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::BpfToolchain => &["rustc-web", "cargo-web", "rust-web-src"],
+            Self::Llvm => &["llvm-22-dev", "libpolly-22-dev"],
+            Self::CCompiler => &["build-essential"],
+            Self::Iproute2 => &["iproute2"],
+            Self::Ethtool => &["ethtool"],
+        }
+    }
+
+    /// What it is, for somebody who does not use Debian.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::BpfToolchain => "a Rust toolchain with rust-src for the BPF target",
+            Self::Llvm => "LLVM 22 with headers and Polly, to build bpf-linker",
+            Self::CCompiler => "a C and C++ compiler (cc, c++)",
+            Self::Iproute2 => "the program ip (iproute2)",
+            Self::Ethtool => "the program ethtool",
+        }
+    }
+}
+
+/// The arguments of the `apt-get` that installs all of `needs`. It removes nothing: another Rust of Debian's stays.
+fn install_arguments(needs: &[Need]) -> Vec<&'static str> {
+    ["install", "--yes", "--no-install-recommends", "--no-remove"]
+        .into_iter()
+        .chain(
+            needs
+                .iter()
+                .flat_map(|need| need.packages().iter().copied()),
+        )
+        .collect()
+}
+
+/// What to type to get all of `needs`.
+pub(crate) fn install_command(needs: &[Need]) -> String {
+    format!(
+        "sudo apt-get update && sudo apt-get {}",
+        install_arguments(needs).join(" ")
+    )
+}
+
+/// Installs all of `needs`; needs root.
+pub(crate) fn install(needs: &[Need]) -> Result<()> {
+    let arguments = install_arguments(needs);
+    process::step(format_args!("apt-get {}", arguments.join(" ")));
+    // The lists may be old or absent. Where they cannot be fetched, what apt has at hand may still do.
+    if let Err(error) = process::run_logged(apt_get().arg("update"), &workspace::log("apt-update"))
+    {
+        process::step(format_args!(
+            "{error:#}; trying with the package lists that are here"
+        ));
+    }
+    process::run_logged(apt_get().args(arguments), &workspace::log("apt-install")).with_context(
+        || {
+            let names: Vec<_> = needs.iter().map(|need| need.description()).collect();
+            format!("cannot install {}", names.join(", "))
+        },
+    )
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        // Wait for another apt instead of giving up.
+        .args(["-o", "DPkg::Lock::Timeout=600"]);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_names_the_packages_of_every_need_in_order() {
+        assert_eq!(
+            install_command(&[Need::BpfToolchain, Need::Llvm, Need::Ethtool]),
+            "sudo apt-get update && sudo apt-get install --yes --no-install-recommends --no-remove \
+             rustc-web cargo-web rust-web-src llvm-22-dev libpolly-22-dev ethtool"
+        );
+    }
+
+    #[test]
+    fn the_llvm_packages_are_those_that_the_linker_wants() {
+        let version = crate::bpf_linker::LLVM.to_string();
+        for package in Need::Llvm.packages() {
+            assert!(
+                package.contains(&version),
+                "{package} is not LLVM {version}"
+            );
+        }
+    }
+}

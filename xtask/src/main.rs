@@ -1,0 +1,53 @@
+//! `cargo xtask`: the project's own commands. This file holds the command line only; each command lives in the module
+//! of its name.
+
+mod bpf_linker;
+mod build;
+mod debian;
+mod lint;
+mod object;
+mod process;
+mod setup;
+mod test;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sets up the machine, builds, lints and tests MIND on eBPF.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what building and testing needs and this machine lacks. The other commands call it by themselves.
+    Setup,
+    /// Build the eBPF object and the host crates.
+    Build(build::Args),
+    /// Check the formatting and run clippy; any warning fails.
+    Lint,
+    /// Build everything and run all tests.
+    Test(test::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Setup => setup::run(),
+        Command::Build(args) => build::run(&args),
+        Command::Lint => lint::run(),
+        Command::Test(args) => test::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            process::exit_code(&error)
+        }
+    }
+}

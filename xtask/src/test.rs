@@ -1,0 +1,30 @@
+//! `cargo xtask test`: builds the eBPF object and runs all tests of the host crates.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::object;
+use crate::process;
+use crate::setup;
+
+/// What `cargo xtask test` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// For the test programs: a part of the tests' names, `--nocapture` and the like.
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+/// Runs `cargo xtask test`.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let tools = setup::ensure()?;
+    object::build(&tools)?;
+
+    let mut cargo = object::host_cargo();
+    cargo.args(["test", "--workspace", "--exclude", "mind-ebpf"]);
+    if !args.args.is_empty() {
+        cargo.arg("--").args(&args.args);
+    }
+    process::run(&mut cargo)
+}
