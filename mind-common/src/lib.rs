@@ -7,7 +7,8 @@
 //! * [`id`]: blades and sets of blades, protection domains, connections,
 //! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
 //! * [`wire`]: RoCEv2 and the coherence header,
-//! * [`directory`]: the directory word of a region and its state machine.
+//! * [`directory`]: the directory word of a region and its state machine,
+//! * [`memory`]: which write-back a memory blade stores.
 //!
 //! Nothing here does I/O, reads a clock or allocates (but for the `blade` feature); nothing here
 //! depends on another crate of the project.
@@ -19,5 +20,6 @@ extern crate std;
 pub mod addr;
 pub mod directory;
 pub mod id;
+pub mod memory;
 pub mod serial;
 pub mod wire;

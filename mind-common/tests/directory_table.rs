@@ -341,26 +341,22 @@ fn only_an_owner_writes_back_also_while_it_is_asked_to_give_up() {
 }
 
 #[test]
-fn an_atomic_operation_needs_memory_to_be_the_only_copy() {
+fn an_atomic_operation_in_memory_is_for_the_owner_only() {
     use State::*;
     for state in State::ALL {
-        let alone = matches!(state, Shared | Modified);
-        let nobody = state == Invalid;
-        assert_eq!(
-            may_operate(word(state, &[2]), c(2)).is_ok(),
-            alone || nobody,
-            "{state:?}"
-        );
-        assert_eq!(
-            may_operate(word(state, &[2]), c(3)).is_ok(),
-            nobody,
-            "{state:?}"
-        );
-        assert_eq!(
-            may_operate(word(state, &[2, 3]), c(3)).is_ok(),
-            nobody,
-            "{state:?}"
-        );
+        let others = match state {
+            Free | Held => Err(Refusal::Busy),
+            _ => Err(Refusal::NoCopy),
+        };
+        let owners = match state {
+            Modified | ModifiedToShared | ModifiedToModified => Ok(()),
+            _ => others,
+        };
+        let word = word(state, &[2]);
+        assert_eq!(may_operate(word, c(2)), owners, "{state:?}");
+        assert_eq!(may_operate(word, c(3)), others, "{state:?}");
+        // Nor may the blade that waits for the region.
+        assert_eq!(may_operate(word, c(9)), others, "{state:?}");
     }
 }
 
@@ -371,7 +367,8 @@ fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
         let before = word(state, &[2, 3]);
         let held = hold(before);
         if matches!(state, Invalid | Shared | Modified) {
-            assert_eq!(held, Some(word(Held, &[2, 3])), "{state:?}");
+            let next = Word::new(Held, c(0), Episode::new(8), set(&[2, 3]));
+            assert_eq!(held, Some(next), "{state:?}");
         } else {
             assert_eq!(held, None, "{state:?}");
         }

@@ -19,7 +19,7 @@ use super::word::{State, Word};
 use crate::{
     id::{BladeId, BladeSet},
     serial::Episode,
-    wire::Refusal,
+    wire::{Opcode, Refusal},
 };
 
 /// What a request asks for.
@@ -87,6 +87,29 @@ impl Supply {
             1 => Some(Self::Fetch),
             2 => Some(Self::Forward),
             _ => None,
+        }
+    }
+
+    /// What the answer with that opcode brings the requester when it is the last; `None` for
+    /// opcodes that answer no INVALIDATE.
+    #[inline(always)]
+    pub const fn of_answer(opcode: Opcode) -> Option<Self> {
+        match opcode {
+            Opcode::InvalidateAck => Some(Self::Grant),
+            Opcode::InvalidateAckFetch => Some(Self::Fetch),
+            Opcode::Forward => Some(Self::Forward),
+            _ => None,
+        }
+    }
+
+    /// What the last answer becomes on its way to the requester: an acknowledgement, a READ in
+    /// its name, or itself.
+    #[inline(always)]
+    pub const fn completion(self) -> Opcode {
+        match self {
+            Self::Grant => Opcode::Acknowledge,
+            Self::Fetch => Opcode::Read,
+            Self::Forward => Opcode::Forward,
         }
     }
 }
@@ -349,31 +372,45 @@ pub const fn may_write_back(word: Word, from: BladeId) -> bool {
     }
 }
 
-/// Whether an atomic operation of `from` may be carried out in memory: nobody else may have a
-/// copy of what it changes. The requester itself sees to its own copy.
+/// Whether an atomic operation of `from` may be carried out in memory: only the owner's, as with
+/// a write-back. Nobody else can have the page fetched before the owner has answered an
+/// invalidation, and it answers none while its own operation is under way; so no copy can miss
+/// what the operation did. The owner itself drops its copy first.
 ///
 /// # Errors
 ///
-/// [`Refusal::Busy`] while somebody has, or the region is being changed.
+/// [`Refusal::NoCopy`] for anybody else; [`Refusal::Busy`] while the controller changes the
+/// region.
 #[inline(always)]
 pub const fn may_operate(word: Word, from: BladeId) -> Result<(), Refusal> {
     match word.state() {
-        State::Invalid => Ok(()),
-        State::Shared | State::Modified if word.blades().without(from).is_empty() => Ok(()),
-        _ => Err(Refusal::Busy),
+        State::Modified | State::ModifiedToShared | State::ModifiedToModified
+            if word.blades().contains(from) =>
+        {
+            Ok(())
+        }
+        State::Free | State::Held => Err(Refusal::Busy),
+        _ => Err(Refusal::NoCopy),
     }
 }
 
 /// The controller takes the region, to flush it or to change what it covers; the blades stay
 /// listed, so that an owner can still write back. `None` while it is busy, held or free: the
 /// controller looks again.
+///
+/// It begins an episode, so that a packet that read the word before cannot put its own there
+/// after the controller has given the region back, and take a changed region for the old one.
 pub const fn hold(word: Word) -> Option<Word> {
     match word.state() {
         State::Invalid | State::Shared | State::Modified => {
-            Some(word.settled(State::Held, word.blades()))
+            Some(held(word.episode().next(), word.blades()))
         }
         _ => None,
     }
+}
+
+const fn held(episode: Episode, blades: BladeSet) -> Word {
+    Word::new(State::Held, BladeId::from_low_bits(0), episode, blades)
 }
 
 /// The controller takes a region whose invalidation does not complete (section 4.4 of the paper:
@@ -382,12 +419,7 @@ pub const fn seize(word: Word, possible_holders: BladeSet) -> Option<Word> {
     match word.state() {
         State::Free | State::Held => None,
         // Next episode: an answer to the old invalidation must not count for one to come.
-        _ => Some(Word::new(
-            State::Held,
-            BladeId::from_low_bits(0),
-            word.episode().next(),
-            possible_holders,
-        )),
+        _ => Some(held(word.episode().next(), possible_holders)),
     }
 }
 
