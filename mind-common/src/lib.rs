@@ -8,16 +8,21 @@
 //! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
 //! * [`wire`]: RoCEv2 and the coherence header,
 //! * [`directory`]: the directory word of a region and its state machine,
-//! * [`memory`]: which write-back a memory blade stores.
+//! * [`memory`]: which write-back a memory blade stores,
+//! * `blade`: the compute blade's machine (feature `blade`, which needs an allocator).
 //!
 //! Nothing here does I/O, reads a clock or allocates (but for the `blade` feature); nothing here
 //! depends on another crate of the project.
 #![no_std]
 
+#[cfg(feature = "blade")]
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 pub mod addr;
+#[cfg(feature = "blade")]
+pub mod blade;
 pub mod directory;
 pub mod id;
 pub mod memory;

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 
 use mind_common::{
     directory::{
-        Answer, AnswerVerdict, Order, Request, RequestVerdict, State, Supply, Target, Want, Word,
+        Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, State, Supply, Target, Want,
+        Word,
         machine::{hold, may_operate, may_write_back, on_answer, on_request, release, seize},
     },
     id::{BladeId, BladeSet},
@@ -148,12 +149,6 @@ fn rows() -> Vec<Row> {
         invalidate(&[2, 3, 4, 5], Target::Invalid, Supply::Fetch),
     );
     row(
-        word(Shared, &[2, 3, 4, 5, 6]),
-        Want::Acquire,
-        busy(SharedToModified, 1, &[2, 3, 4, 5, 6]),
-        invalidate(&[2, 3, 4, 5, 6], Target::Invalid, Supply::Grant),
-    );
-    row(
         word(Shared, &[1, 2, 3]),
         Want::Upgrade,
         busy(SharedToModified, 1, &[2, 3]),
@@ -187,9 +182,9 @@ fn rows() -> Vec<Row> {
                 SharedToModified,
                 &[2, 3][..],
                 Target::Invalid,
-                Supply::Grant,
+                Supply::Fetch,
             ),
-            (SharedToModified, &[1], Target::Invalid, Supply::Grant),
+            (SharedToModified, &[1], Target::Invalid, Supply::Fetch),
             (ModifiedToShared, &[2], Target::Shared, Supply::Forward),
             (ModifiedToModified, &[2], Target::Invalid, Supply::Forward),
         ] {
@@ -400,4 +395,24 @@ fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
     let again = on_request(free, request).next;
     assert_eq!(again.state(), State::ModifiedToModified);
     assert_eq!(on_answer(again, late).verdict, AnswerVerdict::Stale);
+}
+
+#[test]
+fn the_way_of_a_request_is_named_after_the_words_it_led_from_and_to() {
+    use State::*;
+    for (before, after, name) in [
+        (Invalid, Shared, "I->S"),
+        (Shared, Shared, "S->S"),
+        (Invalid, Modified, "I->M"),
+        (Shared, Modified, "S->M"),
+        (SharedToModified, Modified, "S->M"),
+        (ModifiedToShared, Shared, "M->S"),
+        (ModifiedToModified, Modified, "M->M"),
+        (Modified, Modified, "owned"),
+    ] {
+        let path = Path::between(word(before, &[1]), word(after, &[1]));
+        assert_eq!(path.name(), name, "{before:?} to {after:?}");
+        assert_eq!(Path::from_u8(path as u8), Some(path));
+    }
+    assert_eq!(Path::from_u8(Path::ALL.len() as u8), None);
 }

@@ -70,7 +70,7 @@ impl Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Supply {
-    /// It has the page, or asks again: the last answer becomes a bare acknowledgement.
+    /// It has the page: the last answer becomes a bare acknowledgement.
     Grant = 0,
     /// From memory: the last answer, as long as a page request, becomes a READ in its name.
     Fetch = 1,
@@ -110,6 +110,78 @@ impl Supply {
             Self::Grant => Opcode::Acknowledge,
             Self::Fetch => Opcode::Read,
             Self::Forward => Opcode::Forward,
+        }
+    }
+}
+
+/// Which way a request took through the directory (paper, figure 4). The switch says so in what
+/// answers the request, where the request had its attempt count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Path {
+    /// Nobody had the region.
+    InvalidToShared = 0,
+    /// Others share it.
+    SharedToShared = 1,
+    /// Nobody had the region.
+    InvalidToModified = 2,
+    /// Sharers gave it up.
+    SharedToModified = 3,
+    /// The owner shares it from now on.
+    ModifiedToShared = 4,
+    /// The owner gave it up.
+    ModifiedToModified = 5,
+    /// The requester owned it already.
+    Owned = 6,
+}
+
+impl Path {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::InvalidToShared,
+        Self::SharedToShared,
+        Self::InvalidToModified,
+        Self::SharedToModified,
+        Self::ModifiedToShared,
+        Self::ModifiedToModified,
+        Self::Owned,
+    ];
+
+    /// The way that leads from `before` to the settled word `after`.
+    #[inline(always)]
+    pub const fn between(before: Word, after: Word) -> Self {
+        let to_modified = matches!(after.state(), State::Modified);
+        match before.state() {
+            State::ModifiedToShared => Self::ModifiedToShared,
+            State::ModifiedToModified => Self::ModifiedToModified,
+            State::SharedToModified => Self::SharedToModified,
+            State::Modified => Self::Owned,
+            State::Shared if to_modified => Self::SharedToModified,
+            State::Shared => Self::SharedToShared,
+            State::Free | State::Invalid | State::Held if to_modified => Self::InvalidToModified,
+            State::Free | State::Invalid | State::Held => Self::InvalidToShared,
+        }
+    }
+
+    /// The way with that number.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        if (number as usize) < Self::ALL.len() {
+            Some(Self::ALL[number as usize])
+        } else {
+            None
+        }
+    }
+
+    /// Its name, as in the paper.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidToShared => "I->S",
+            Self::SharedToShared => "S->S",
+            Self::InvalidToModified => "I->M",
+            Self::SharedToModified => "S->M",
+            Self::ModifiedToShared => "M->S",
+            Self::ModifiedToModified => "M->M",
+            Self::Owned => "owned",
         }
     }
 }
@@ -177,29 +249,12 @@ pub enum AnswerVerdict {
     Complete,
 }
 
-/// Sharers up to which each pads its answer, so that the last can become the READ (one trip less
-/// for the requester); with more the padding costs more than the trip.
-const FETCH_SHARERS: u32 = 4;
-
 #[inline(always)]
 const fn stay<V>(word: Word, verdict: V) -> Transition<V> {
     Transition {
         next: word,
         verdict,
     }
-}
-
-/// Whether there are more than [`FETCH_SHARERS`] blades, without a population count, which BPF
-/// lacks.
-#[inline(always)]
-const fn are_many(blades: BladeSet) -> bool {
-    let mut bits = blades.bits();
-    let mut cleared = 0;
-    while cleared < FETCH_SHARERS {
-        bits &= bits.wrapping_sub(1);
-        cleared += 1;
-    }
-    bits != 0
 }
 
 /// Begins an invalidation: the word gets busy, everybody in `pending` is told.
@@ -255,8 +310,9 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
             }
             // Somebody waits for too long: an invalidation or its answer may be lost, and whoever
             // began it may be dead. Whoever comes repeats what is owed, and asks again later.
+            // Whether it wants the page, too, the word does not say; the page will do for both.
             let supply = match word.state() {
-                State::SharedToModified => Supply::Grant,
+                State::SharedToModified => Supply::Fetch,
                 _ => Supply::Forward,
             };
             stay(
@@ -285,12 +341,7 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
                     verdict: RequestVerdict::Fetch,
                 }
             } else {
-                let supply = if are_many(others) {
-                    Supply::Grant
-                } else {
-                    Supply::Fetch
-                };
-                begin(word, State::SharedToModified, from, others, supply)
+                begin(word, State::SharedToModified, from, others, Supply::Fetch)
             }
         }
 

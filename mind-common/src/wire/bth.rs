@@ -27,7 +27,8 @@ pub struct Bth {
     psn: [u8; 3],
 }
 
-const ATTEMPT_MASK: u8 = 0x7f;
+/// The largest attempt there is room for.
+pub const MAX_ATTEMPT: u8 = 0x7f;
 
 impl Bth {
     /// A header with these fields and everything else at its default.
@@ -80,18 +81,18 @@ impl Bth {
     /// repeats the invalidations that are still owed.
     #[inline(always)]
     pub const fn attempt(&self) -> u8 {
-        self.ack_attempt & ATTEMPT_MASK
+        self.ack_attempt & MAX_ATTEMPT
     }
 
     /// Sets the attempt; from 127 on it stays 127.
     #[inline(always)]
     pub const fn set_attempt(&mut self, attempt: u8) {
-        let attempt = if attempt > ATTEMPT_MASK {
-            ATTEMPT_MASK
+        let attempt = if attempt > MAX_ATTEMPT {
+            MAX_ATTEMPT
         } else {
             attempt
         };
-        self.ack_attempt = self.ack_attempt & !ATTEMPT_MASK | attempt;
+        self.ack_attempt = self.ack_attempt & !MAX_ATTEMPT | attempt;
     }
 }
 

@@ -1,0 +1,124 @@
+//! Beside a slot's word: which request began the invalidation that is under way, so that somebody
+//! else's repeat of it can be sent in the name of that request.
+//!
+//! ```text
+//! bit  63..40      39..16     15..9   8..0
+//!      episode 24  seq 24     0       page of the block 9
+//! ```
+//!
+//! It is written after the word, by whoever put the busy word there. So it may be late: one whose
+//! episode is not the word's says nothing, and whoever needs it tries again later.
+
+use super::word::Word;
+use crate::{
+    addr::{PAGE_SHIFT, Region, Va},
+    serial::{Episode, Seq},
+};
+
+const EPISODE_SHIFT: u32 = 40;
+const SEQ_SHIFT: u32 = 16;
+const PAGE_MASK: u64 = (crate::addr::PAGES_PER_BLOCK - 1) as u64;
+
+/// The request that began an episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Origin(u64);
+
+impl Origin {
+    /// The request with this number, for this page, began this episode.
+    #[inline(always)]
+    pub const fn new(episode: Episode, seq: Seq, page: Va) -> Self {
+        Self(
+            (episode.get() as u64) << EPISODE_SHIFT
+                | (seq.get() as u64) << SEQ_SHIFT
+                | page.page_in_block() as u64,
+        )
+    }
+
+    /// What a slot holds as `raw`.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// As it stands in the slot.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    const fn episode(self) -> Episode {
+        Episode::new((self.0 >> EPISODE_SHIFT) as u32)
+    }
+
+    /// Whether this may take the place of `other`: only that of an earlier episode, for a writer
+    /// may be so slow that the next episode's comes first.
+    #[inline(always)]
+    pub const fn replaces(self, other: Self) -> bool {
+        self.episode().is_after(other.episode())
+    }
+
+    /// The number of the request that began the episode of `word`, and the page that it wants,
+    /// of a region in the same block as `region`; `None` when it is not known (yet).
+    #[inline(always)]
+    pub const fn of(self, word: Word, region: Region) -> Option<(Seq, Va)> {
+        if self.episode().get() != word.episode().get() {
+            return None;
+        }
+        let block = region.base().block() << crate::addr::BLOCK_SHIFT;
+        let page = Va(block | (self.0 & PAGE_MASK) << PAGE_SHIFT);
+        if !region.contains(page) {
+            return None;
+        }
+        Some((Seq::new((self.0 >> SEQ_SHIFT) as u32), page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        addr::WINDOW_BASE,
+        directory::State,
+        id::{BladeId, BladeSet},
+    };
+
+    fn busy(episode: u32) -> Word {
+        Word::new(
+            State::ModifiedToModified,
+            BladeId::from_low_bits(3),
+            Episode::new(episode),
+            BladeSet::from_bits(1),
+        )
+    }
+
+    fn region(page: Va) -> Region {
+        Region::containing(page, 2).expect("order 2 is a region's")
+    }
+
+    #[test]
+    fn it_says_the_request_of_its_episode_only() {
+        let page = Va(WINDOW_BASE + 0x0fed_c000);
+        let origin = Origin::new(Episode::new(0x00ff_ffff), Seq::new(0x0012_3456), page);
+        let known = Some((Seq::new(0x0012_3456), page));
+        assert_eq!(origin.of(busy(0x00ff_ffff), region(page)), known);
+        assert_eq!(origin.of(busy(0), region(page)), None);
+        assert_eq!(Origin::from_raw(origin.raw()), origin);
+    }
+
+    #[test]
+    fn it_says_nothing_of_a_page_outside_of_the_region() {
+        let page = Va(WINDOW_BASE + 0xc000);
+        let origin = Origin::new(Episode::new(1), Seq::new(1), page);
+        assert_eq!(origin.of(busy(1), region(Va(WINDOW_BASE))), None);
+    }
+
+    #[test]
+    fn a_slow_writer_does_not_undo_the_next_episode() {
+        let of = |episode| Origin::new(Episode::new(episode), Seq::new(1), Va(WINDOW_BASE));
+        assert!(of(0).replaces(of(0x00ff_ffff)));
+        assert!(!of(0x00ff_ffff).replaces(of(0)));
+        assert!(!of(5).replaces(of(5)));
+    }
+}
