@@ -1,0 +1,181 @@
+//! A program's view of the window: the domain's memory at the same addresses on every blade.
+
+use std::{
+    ffi::c_void,
+    ops::Range,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use mind_common::addr::{PAGE_SIZE, Va, WINDOW_BASE, WINDOW_SIZE};
+use rustix::{
+    fs::MemfdFlags,
+    mm::{Advice, MapFlags, MprotectFlags, ProtFlags},
+};
+
+use crate::{Backing, Error, Userfault};
+
+/// The whole window, as addresses.
+pub(crate) const ALL: Range<u64> = WINDOW_BASE..WINDOW_BASE + WINDOW_SIZE;
+
+/// The window in the calling process, mapped and registered until the process ends: there is no
+/// way back, since anything may point into it.
+#[derive(Debug)]
+pub struct Window {
+    userfault: Userfault,
+    backing: Backing,
+    /// Has no bytes, so that every access to a mapping of it is a SIGBUS.
+    nothing: OwnedFd,
+}
+
+fn address(va: u64) -> *mut c_void {
+    va as *mut c_void
+}
+
+impl Window {
+    /// Maps `backing` at the window and registers it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; in particular when something else is mapped there (EEXIST), as a second window.
+    pub fn map(backing: Backing) -> Result<Self, Error> {
+        let userfault = Userfault::open()?;
+        let nothing = rustix::fs::memfd_create("mind-nothing", MemfdFlags::CLOEXEC)
+            .map_err(Error::call("make an empty memfd"))?;
+        // SAFETY: FIXED_NOREPLACE maps only what is free.
+        unsafe {
+            rustix::mm::mmap(
+                address(WINDOW_BASE),
+                WINDOW_SIZE as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED_NOREPLACE | MapFlags::NORESERVE,
+                &backing,
+                0,
+            )
+        }
+        .map_err(Error::call("map the window"))?;
+        let window = Self {
+            userfault,
+            backing,
+            nothing,
+        };
+        window.guard_range(ALL)?;
+        Ok(window)
+    }
+
+    /// Registers a range that was just mapped, before anybody can touch it.
+    fn guard_range(&self, range: Range<u64>) -> Result<(), Error> {
+        let (start, len) = (address(range.start), (range.end - range.start) as usize);
+        // A child would have the mapping without the registration: it would read zeros, fill the
+        // memfd with them, and write through protection. And a core dump would be of 16 TiB.
+        for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
+            // SAFETY: neither changes what the calling process sees.
+            unsafe { rustix::mm::madvise(start, len, advice) }
+                .map_err(Error::call("keep the window from children and core dumps"))?;
+        }
+        self.userfault.register(range)
+    }
+
+    /// The descriptor, for the daemon. The program keeps its own: while anybody holds one,
+    /// accesses wait; without any they read zeros.
+    pub fn userfault(&self) -> &Userfault {
+        &self.userfault
+    }
+
+    /// Denies a page: accesses are a SIGSEGV, of writers only if `readable`; system calls get
+    /// EFAULT. Threads that wait for it find out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`], for example when the process has no mappings left.
+    pub fn deny(&self, page: Va, readable: bool) -> Result<(), Error> {
+        let flags = if readable {
+            MprotectFlags::READ
+        } else {
+            MprotectFlags::empty()
+        };
+        // SAFETY: takes permissions from memory that nobody in the program may rely on having.
+        unsafe { rustix::mm::mprotect(address(page.0), PAGE_SIZE, flags) }
+            .map_err(Error::call("deny a page of the window"))?;
+        self.wake(page.0..page.0 + PAGE_SIZE as u64);
+        Ok(())
+    }
+
+    /// Gives a range up that cannot be served: accesses are a SIGBUS, system calls get EFAULT.
+    /// Threads that wait in it find out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`], for example when the process has no mappings left.
+    pub fn give_up(&self, range: Range<u64>) -> Result<(), Error> {
+        // SAFETY: replaces part of the window, which stays the window's; accesses to it end in a
+        // signal, as of any mapped file that was cut off.
+        unsafe {
+            rustix::mm::mmap(
+                address(range.start),
+                (range.end - range.start) as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                &self.nothing,
+                0,
+            )
+        }
+        .map_err(Error::call("give up part of the window"))?;
+        self.wake(range);
+        Ok(())
+    }
+
+    /// Gives the whole window up: nobody resolves its faults any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`].
+    pub fn give_up_all(&self) -> Result<(), Error> {
+        self.give_up(ALL)
+    }
+
+    /// Makes a range that was denied or given up part of the window again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`].
+    pub fn restore(&self, range: Range<u64>) -> Result<(), Error> {
+        // Until it is registered nobody may touch it: what is missing would read as zeros.
+        // SAFETY: replaces part of the window, which stays the window's.
+        unsafe {
+            rustix::mm::mmap(
+                address(range.start),
+                (range.end - range.start) as usize,
+                ProtFlags::empty(),
+                MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                &self.backing,
+                range.start - WINDOW_BASE,
+            )
+        }
+        .map_err(Error::call("restore part of the window"))?;
+        self.guard_range(range.clone())?;
+        // SAFETY: gives back the permissions that the window has.
+        unsafe {
+            rustix::mm::mprotect(
+                address(range.start),
+                (range.end - range.start) as usize,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }
+        .map_err(Error::call("restore part of the window"))?;
+        self.wake(range);
+        Ok(())
+    }
+
+    fn wake(&self, range: Range<u64>) {
+        // Only "try again" can be the answer: the range is this process's.
+        while self.userfault.wake(range.clone()) == crate::Outcome::Again {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl AsFd for Window {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.userfault.as_fd()
+    }
+}
