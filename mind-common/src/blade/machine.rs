@@ -244,14 +244,29 @@ struct Transaction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Directory(Seq, Invalidation),
-    Controller(u64),
+    /// The controller's, or the agent's own, with a token.
+    Order(u64),
 }
 
-/// A range that is being given up.
+/// Which pages something is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Scope {
+    range: Range<u64>,
+    /// Of this domain only.
+    domain: Option<DomainId>,
+}
+
+impl Scope {
+    fn contains(&self, page: Va, domain: DomainId) -> bool {
+        self.range.contains(&page.0) && self.domain.is_none_or(|only| only == domain)
+    }
+}
+
+/// Pages that are being given up.
 #[derive(Debug)]
 struct Surrender {
     source: Source,
-    range: Range<u64>,
+    scope: Scope,
     owing: BTreeSet<Va>,
     toll: Toll,
 }
@@ -345,7 +360,7 @@ impl Blade {
     pub fn fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         self.counters.faults += 1;
         let va = page.page;
-        let answering = self.is_answering(va);
+        let answering = self.is_answering(va, page.domain);
         let entry = self.pages.entry(va).or_insert(Entry {
             page: Page {
                 answering,
@@ -369,6 +384,7 @@ impl Blade {
                 return;
             }
             entry.domain = page.domain;
+            entry.page.answering = answering;
         }
         entry.faulted_at.get_or_insert(now);
         if entry.page.phase == Phase::Absent {
@@ -440,18 +456,26 @@ impl Blade {
         self.settle(now, out);
     }
 
-    /// The controller wants every page of a range written back and dropped. Reported by
-    /// [`Action::Flushed`] with the token.
-    pub fn flush(&mut self, now: u64, range: Range<u64>, token: u64, out: &mut Vec<Action>) {
-        self.surrender(
-            now,
-            Source::Controller(token),
-            range,
-            Target::Invalid,
-            None,
-            out,
-        );
+    /// The controller, or the agent itself, wants every page of a range written back and dropped;
+    /// only those of `domain`, if one is given. Reported by [`Action::Flushed`] with the token.
+    pub fn flush(
+        &mut self,
+        now: u64,
+        range: Range<u64>,
+        domain: Option<DomainId>,
+        token: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let scope = Scope { range, domain };
+        self.surrender(now, Source::Order(token), scope, Target::Invalid, None, out);
         self.settle(now, out);
+    }
+
+    /// Whether an answer may come at any moment: a request or a write-back is on its way.
+    pub fn expects_answer(&self) -> bool {
+        self.transactions
+            .values()
+            .any(|transaction| !transaction.pausing)
     }
 
     /// Does what is due at `now`.
@@ -474,10 +498,19 @@ impl Blade {
         }
     }
 
-    fn is_answering(&self, page: Va) -> bool {
+    fn is_answering(&self, page: Va, domain: DomainId) -> bool {
         self.surrenders
             .iter()
-            .any(|surrender| surrender.range.contains(&page.0))
+            .any(|surrender| surrender.scope.contains(page, domain))
+    }
+
+    /// The pages in scope that the blade knows.
+    fn pages_in(&self, scope: &Scope) -> Vec<Va> {
+        self.pages
+            .range(Va(scope.range.start)..Va(scope.range.end))
+            .filter(|(page, entry)| scope.contains(**page, entry.domain))
+            .map(|(page, _)| *page)
+            .collect()
     }
 
     // Requests.
@@ -684,7 +717,10 @@ impl Blade {
         self.surrender(
             now,
             Source::Directory(seq, invalidation),
-            base..base + invalidation.region.size(),
+            Scope {
+                range: base..base + invalidation.region.size(),
+                domain: None,
+            },
             invalidation.target,
             Some(invalidation.page),
             out,
@@ -695,23 +731,20 @@ impl Blade {
         &mut self,
         now: u64,
         source: Source,
-        range: Range<u64>,
+        scope: Scope,
         target: Target,
         wanted: Option<Va>,
         out: &mut Vec<Action>,
     ) {
-        let pages: Vec<(Va, u64)> = self
-            .pages
-            .range(Va(range.start)..Va(range.end))
-            .map(|(page, entry)| (*page, entry.ripe_at))
-            .collect();
+        let pages = self.pages_in(&scope);
         self.surrenders.push(Surrender {
             source,
-            range,
-            owing: pages.iter().map(|(page, _)| *page).collect(),
+            scope,
+            owing: pages.iter().copied().collect(),
             toll: Toll::default(),
         });
-        for (page, ripe_at) in pages {
+        for page in pages {
+            let ripe_at = self.pages.get(&page).map_or(0, |entry| entry.ripe_at);
             let event = Event::Invalidate {
                 target,
                 wanted: wanted == Some(page),
@@ -742,14 +775,14 @@ impl Blade {
         };
         let Surrender {
             source,
-            range,
+            scope,
             toll,
             ..
         } = self.surrenders.remove(at);
         self.counters.invalidations += 1;
         self.counters.false_invalidations += u64::from(toll.dropped);
         out.push(match source {
-            Source::Controller(token) => Action::Flushed { token },
+            Source::Order(token) => Action::Flushed { token },
             Source::Directory(seq, invalidation) => Action::Send {
                 envelope: Envelope {
                     qp: self.config.connection.to_qp(),
@@ -759,13 +792,11 @@ impl Blade {
                 message: self.answer(invalidation, toll),
             },
         });
-        let pages: Vec<Va> = self
-            .pages
-            .range(Va(range.start)..Va(range.end))
-            .map(|(page, _)| *page)
-            .collect();
-        for page in pages {
-            let more = self.is_answering(page);
+        for page in self.pages_in(&scope) {
+            let Some(domain) = self.pages.get(&page).map(|entry| entry.domain) else {
+                continue;
+            };
+            let more = self.is_answering(page, domain);
             self.apply(now, page, Event::Answered { more }, out);
             self.begin_if_possible(now, page, out);
         }
@@ -907,7 +938,7 @@ impl Blade {
             match reaction {
                 Reaction::Request(want) => self.begin(now, page, Errand::Request(want), out),
                 Reaction::WriteBack => {
-                    self.toll(page, |toll, _| {
+                    self.toll(named, |toll, _| {
                         toll.flushed = toll.flushed.saturating_add(1)
                     });
                     self.begin(now, page, Errand::WriteBack(after.version.next()), out);
@@ -945,7 +976,7 @@ impl Blade {
                     if before.owed.is_some() || matches!(event, Event::Invalidate { .. }) {
                         self.holds.on_given(page, now);
                     }
-                    self.toll(page, |toll, wanted| {
+                    self.toll(named, |toll, wanted| {
                         if !wanted {
                             toll.dropped = toll.dropped.saturating_add(1);
                         }
@@ -1026,11 +1057,11 @@ impl Blade {
     }
 
     /// Adds to what the invalidations of a page cost.
-    fn toll(&mut self, page: Va, add: impl Fn(&mut Toll, bool)) {
+    fn toll(&mut self, page: PageRequest, add: impl Fn(&mut Toll, bool)) {
         for surrender in &mut self.surrenders {
-            if surrender.range.contains(&page.0) {
+            if surrender.scope.contains(page.page, page.domain) {
                 let wanted = matches!(surrender.source, Source::Directory(_, invalidation)
-                    if invalidation.page == page);
+                    if invalidation.page == page.page);
                 add(&mut surrender.toll, wanted);
             }
         }

@@ -1,0 +1,151 @@
+//! The blade's datagram socket: messages of the protocol out and in, without waiting.
+
+use std::{
+    io::IoSlice,
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use anyhow::{Context as _, Result};
+use mind_common::wire::{
+    MAX_LEN, Message, UDP_PORT,
+    message::{Envelope, Malformed, parse},
+};
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+    },
+};
+
+/// Room for what arrives while the engine is not looking: every sharer's answer at once, and more.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// What a message is padded with.
+static PADDING: [u8; MAX_LEN] = [0; MAX_LEN];
+
+/// A socket that talks to the switch.
+pub(super) struct Datagrams {
+    fd: OwnedFd,
+    switch: SocketAddrV4,
+    /// Datagrams that could not be sent: the queue was full. As good as lost on the way.
+    pub(super) unsent: u64,
+}
+
+/// A datagram as it came.
+pub(super) struct Received {
+    bytes: [u8; MAX_LEN],
+    len: usize,
+}
+
+impl Received {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: [0; MAX_LEN],
+            len: 0,
+        }
+    }
+
+    /// The message in it.
+    pub(super) fn parse(&self) -> Result<(Envelope, Message<'_>), Malformed> {
+        parse(&self.bytes[..self.len])
+    }
+}
+
+impl Datagrams {
+    /// Binds to the RoCEv2 port of the blade's address.
+    pub(super) fn bind(own: Ipv4Addr, switch: Ipv4Addr) -> Result<Self> {
+        let fd = rustix::net::socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .context("cannot make a UDP socket")?;
+        let address = SocketAddrV4::new(own, UDP_PORT);
+        rustix::net::bind(&fd, &address)
+            .with_context(|| format!("cannot bind to {address}: is another blade running here?"))?;
+        // RoCEv2 allows a checksum of 0; one that is left to the card would be sent on unfinished
+        // by the switch.
+        set_no_check(fd.as_fd()).context("cannot switch UDP checksums off")?;
+        if sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER).is_err() {
+            sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER)
+                .context("cannot set the receive buffer's size")?;
+        }
+        Ok(Self {
+            fd,
+            switch: SocketAddrV4::new(switch, UDP_PORT),
+            unsent: 0,
+        })
+    }
+
+    /// Sends a message. What cannot be sent now is counted and lost, as on the way.
+    pub(super) fn send(&mut self, envelope: &Envelope, message: &Message<'_>) {
+        let (headers, page) = message.emit(envelope);
+        let headers = headers.as_bytes();
+        let page = page.map_or(&[][..], |page| &page[..]);
+        let padding = message.len().saturating_sub(headers.len() + page.len());
+        let parts = [
+            IoSlice::new(headers),
+            IoSlice::new(page),
+            IoSlice::new(&PADDING[..padding]),
+        ];
+        let sent = loop {
+            let sent = rustix::net::sendmsg_addr(
+                &self.fd,
+                &self.switch,
+                &parts,
+                &mut SendAncillaryBuffer::default(),
+                SendFlags::empty(),
+            );
+            if sent != Err(Errno::INTR) {
+                break sent;
+            }
+        };
+        if let Err(errno) = sent {
+            self.unsent += 1;
+            tracing::debug!(%errno, opcode = ?message.opcode(), "a datagram was not sent");
+        }
+    }
+
+    /// Takes a datagram, if one is there.
+    pub(super) fn receive(&self, into: &mut Received) -> bool {
+        loop {
+            match rustix::net::recv(&self.fd, &mut into.bytes[..], RecvFlags::empty()) {
+                Ok((len, _)) => {
+                    into.len = len;
+                    return true;
+                }
+                // An ICMP error of an earlier datagram; it was taken by this.
+                Err(Errno::INTR | Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+fn set_no_check(fd: BorrowedFd<'_>) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    let on: libc::c_int = 1;
+    // SAFETY: SO_NO_CHECK reads an int from a pointer that is valid for its size.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NO_CHECK,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+impl AsFd for Datagrams {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,539 @@
+//! The engine: one thread that owns the blade's state machine and does what it says.
+//!
+//! It sleeps until something comes (a datagram, a fault, a command, a timer), works until nothing
+//! is left, and after it has sent something looks out for the answer for a moment before it sleeps
+//! again, since the answer takes less time than falling asleep and waking up.
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use mind_common::{
+    addr::{PAGE_SIZE, Va},
+    blade::{Access, Action, Blade, Config, Counters, Outgoing},
+    directory::{Path, Want},
+    id::DomainId,
+    wire::{
+        Message, Refusal,
+        message::{Page, PageRequest},
+    },
+};
+use mind_userfault::{Backing, Fault, Userfault};
+use rustix::{
+    event::{EventfdFlags, Timespec, epoll},
+    io::Errno,
+};
+
+use super::{
+    datagrams::{Datagrams, Received},
+    programs::{ProgramId, Programs},
+    statistics::Statistics,
+    wakefulness::Wakefulness,
+};
+
+/// How long to look out for an answer before going to sleep.
+const LOOKOUT: Duration = Duration::from_micros(40);
+/// Datagrams taken in a row before faults get their turn.
+const DATAGRAMS_AT_ONCE: usize = 64;
+
+const WAKE_UP: u64 = u64::MAX;
+const DATAGRAM: u64 = u64::MAX - 1;
+
+/// What the engine is told.
+pub(crate) enum Command {
+    /// A program is there.
+    Attach {
+        id: ProgramId,
+        domain: DomainId,
+        userfault: Userfault,
+        backing: Arc<Backing>,
+        /// Told what the program must know; dropped when the program is gone.
+        notices: mpsc::Sender<Notice>,
+    },
+    /// A program is gone.
+    Detach { id: ProgramId },
+    /// Write back and drop what is cached of a range, then answer.
+    Flush {
+        range: std::ops::Range<u64>,
+        done: tokio::sync::oneshot::Sender<()>,
+    },
+    /// Say how things are.
+    Report {
+        to: tokio::sync::oneshot::Sender<Report>,
+    },
+    /// Write everything back, then end.
+    Stop,
+}
+
+/// What a program must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It may not do that to the page.
+    Denied { page: Va, access: Access },
+    /// The page can't be had.
+    Unreachable { page: Va },
+}
+
+/// How things are on the blade.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) counters: Counters,
+    pub(crate) used: usize,
+    pub(crate) capacity: usize,
+    pub(crate) programs: usize,
+    pub(crate) unsent: u64,
+    pub(crate) round_trip: Option<u64>,
+    pub(crate) statistics: Statistics,
+}
+
+/// Where to send commands.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    commands: mpsc::Sender<Command>,
+    wake_up: Arc<OwnedFd>,
+}
+
+impl Handle {
+    /// Sends a command. Lost if the engine has ended, which ends the daemon.
+    pub(crate) fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            let _ = rustix::io::write(&self.wake_up, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// What the engine needs to begin.
+pub(crate) struct Parts {
+    pub(crate) config: Config,
+    pub(crate) datagrams: Datagrams,
+    pub(crate) keep_awake: bool,
+}
+
+/// Starts the engine in a thread of its own.
+pub(crate) fn start(parts: Parts) -> Result<(Handle, std::thread::JoinHandle<Result<()>>)> {
+    let (sender, commands) = mpsc::channel();
+    let wake_up = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .context("cannot make an eventfd")?;
+    let handle = Handle {
+        commands: sender,
+        wake_up: Arc::new(wake_up),
+    };
+    let mut engine = Engine::new(parts, commands, Arc::clone(&handle.wake_up))?;
+    let thread = std::thread::Builder::new()
+        .name("engine".into())
+        .spawn(move || engine.run())
+        .context("cannot start the engine's thread")?;
+    Ok((handle, thread))
+}
+
+struct Engine {
+    blade: Blade,
+    programs: Programs,
+    datagrams: Datagrams,
+    commands: mpsc::Receiver<Command>,
+    wake_up: Arc<OwnedFd>,
+    epoll: OwnedFd,
+    notices: std::collections::HashMap<ProgramId, mpsc::Sender<Notice>>,
+    flushes: std::collections::HashMap<u64, Flush>,
+    next_token: u64,
+    wakefulness: Wakefulness,
+    statistics: Statistics,
+    began: Instant,
+    stopping: bool,
+    actions: Vec<Action>,
+    faults: Vec<(ProgramId, Fault)>,
+    scratch: Box<Page>,
+}
+
+enum Flush {
+    Asked(tokio::sync::oneshot::Sender<()>),
+    /// The domain's last program is gone.
+    Domain(DomainId),
+    End,
+}
+
+impl Engine {
+    fn new(
+        parts: Parts,
+        commands: mpsc::Receiver<Command>,
+        wake_up: Arc<OwnedFd>,
+    ) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot make an epoll")?;
+        for (fd, data) in [
+            (wake_up.as_fd(), WAKE_UP),
+            (parts.datagrams.as_fd(), DATAGRAM),
+        ] {
+            epoll::add(
+                &epoll,
+                fd,
+                epoll::EventData::new_u64(data),
+                epoll::EventFlags::IN,
+            )
+            .context("cannot wait for datagrams and commands")?;
+        }
+        Ok(Self {
+            blade: Blade::new(parts.config),
+            programs: Programs::default(),
+            datagrams: parts.datagrams,
+            commands,
+            wake_up,
+            epoll,
+            notices: std::collections::HashMap::new(),
+            flushes: std::collections::HashMap::new(),
+            next_token: 0,
+            wakefulness: Wakefulness::new(parts.keep_awake),
+            statistics: Statistics::new(),
+            began: Instant::now(),
+            stopping: false,
+            actions: Vec::new(),
+            faults: Vec::new(),
+            scratch: Box::new([0; PAGE_SIZE]),
+        })
+    }
+
+    /// Nanoseconds since the engine began, from 1.
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64 + 1
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let mut received = Received::new();
+        let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
+        while !(self.stopping && self.blade.is_quiet()) {
+            let timeout = self.timeout();
+            ready.clear();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut ready),
+                timeout.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno).context("cannot wait for events"),
+            }
+            let mut commanded = false;
+            for event in &ready {
+                match event.data.u64() {
+                    DATAGRAM => {}
+                    WAKE_UP => commanded = true,
+                    id => self
+                        .programs
+                        .read_faults(ProgramId(id), &mut self.faults),
+                }
+            }
+            if commanded {
+                self.obey();
+            }
+            self.take_faults();
+            self.take_datagrams(&mut received);
+            self.poll();
+            self.look_out(&mut received);
+            self.bury();
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let at = [self.blade.next_deadline(), self.wakefulness.deadline()]
+            .into_iter()
+            .flatten()
+            .min()?;
+        let nanos = at.saturating_sub(self.now());
+        Some(Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        })
+    }
+
+    fn poll(&mut self) {
+        let now = self.now();
+        self.wakefulness.note(now, 0);
+        if self.blade.next_deadline().is_some_and(|at| at <= now) {
+            let mut actions = std::mem::take(&mut self.actions);
+            self.blade.poll(now, &mut actions);
+            self.carry_out(&mut actions, None);
+            self.actions = actions;
+        }
+    }
+
+    /// Waits for the answers to what is under way, for a moment and without sleeping.
+    fn look_out(&mut self, received: &mut Received) {
+        let until = Instant::now() + LOOKOUT;
+        while self.blade.expects_answer() {
+            let busy = self.take_datagrams(received);
+            self.poll();
+            if !busy && Instant::now() >= until {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Takes the datagrams that are there. Whether there were any.
+    fn take_datagrams(&mut self, received: &mut Received) -> bool {
+        let mut any = false;
+        for _ in 0..DATAGRAMS_AT_ONCE {
+            if !self.datagrams.receive(received) {
+                break;
+            }
+            any = true;
+            match received.parse() {
+                Ok((envelope, message)) => {
+                    let now = self.now();
+                    let mut actions = std::mem::take(&mut self.actions);
+                    self.blade.receive(now, &envelope, &message, &mut actions);
+                    let page = match message {
+                        Message::ReadResponse { data, .. } | Message::Forward { data, .. } => {
+                            Some(data)
+                        }
+                        _ => None,
+                    };
+                    self.carry_out(&mut actions, page);
+                    self.actions = actions;
+                }
+                Err(error) => {
+                    self.statistics.malformed += 1;
+                    tracing::debug!(%error, "a datagram that is no message");
+                }
+            }
+        }
+        any
+    }
+
+    fn take_faults(&mut self) {
+        loop {
+            self.programs.take_early(&mut self.faults);
+            if self.faults.is_empty() {
+                return;
+            }
+            let mut faults = std::mem::take(&mut self.faults);
+            let now = self.now();
+            self.wakefulness.note(now, faults.len());
+            for (id, fault) in faults.drain(..) {
+                if !fault.page.is_in_window(PAGE_SIZE as u64) {
+                    // A range that the program moved away from its place (mremap).
+                    self.notify(id, Notice::Unreachable { page: fault.page });
+                    continue;
+                }
+                let Some((page, access)) = self.programs.wait(id, &fault) else {
+                    continue;
+                };
+                let mut actions = std::mem::take(&mut self.actions);
+                self.blade.fault(now, page, access, &mut actions);
+                self.carry_out(&mut actions, None);
+                self.actions = actions;
+            }
+            if self.faults.is_empty() {
+                self.faults = faults;
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wake_up, &mut count);
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Attach {
+                    id,
+                    domain,
+                    userfault,
+                    backing,
+                    notices,
+                } => {
+                    let added = epoll::add(
+                        &self.epoll,
+                        &userfault,
+                        epoll::EventData::new_u64(id.0),
+                        epoll::EventFlags::IN,
+                    );
+                    if let Err(errno) = added {
+                        // Its notices end, and with them the program's hopes.
+                        tracing::error!(program = id.0, %errno, "cannot wait for a program's faults");
+                        continue;
+                    }
+                    self.notices.insert(id, notices);
+                    self.programs.attach(id, domain, userfault, backing);
+                }
+                Command::Detach { id } => self.detach(id),
+                Command::Flush { range, done } => self.flush(range, Flush::Asked(done)),
+                Command::Report { to } => {
+                    let _ = to.send(self.report());
+                }
+                Command::Stop => {
+                    self.stopping = true;
+                    self.flush(0..u64::MAX, Flush::End);
+                }
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        let (used, capacity) = self.blade.room();
+        Report {
+            counters: self.blade.counters(),
+            used,
+            capacity,
+            programs: self.notices.len(),
+            unsent: self.datagrams.unsent,
+            round_trip: self.blade.round_trip(),
+            statistics: self.statistics.clone(),
+        }
+    }
+
+    fn detach(&mut self, id: ProgramId) {
+        self.notices.remove(&id);
+        if let Some(userfault) = self.programs.userfault(id) {
+            let _ = epoll::delete(&self.epoll, userfault);
+        }
+        if let Some(domain) = self.programs.detach(id) {
+            // Nobody on this blade can use the domain's pages any more.
+            let pages = self.blade.pages_of(domain);
+            if pages.is_empty() {
+                self.programs.forget(domain);
+            } else {
+                self.flush(pages, Flush::Domain(domain));
+            }
+        }
+    }
+
+    fn flush(&mut self, range: std::ops::Range<u64>, flush: Flush) {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.flushes.insert(token, flush);
+        let now = self.now();
+        let mut actions = std::mem::take(&mut self.actions);
+        self.blade.flush(now, range, token, &mut actions);
+        self.carry_out(&mut actions, None);
+        self.actions = actions;
+    }
+
+    fn flushed(&mut self, token: u64) {
+        match self.flushes.remove(&token) {
+            Some(Flush::Asked(done)) => {
+                let _ = done.send(());
+            }
+            Some(Flush::Domain(domain)) => self.programs.forget(domain),
+            Some(Flush::End) | None => {}
+        }
+    }
+
+    fn notify(&mut self, id: ProgramId, notice: Notice) {
+        match self.notices.get(&id) {
+            Some(notices) if notices.send(notice).is_ok() => {}
+            _ => tracing::warn!(program = id.0, ?notice, "a program cannot be told"),
+        }
+    }
+
+    /// Detaches the programs that turned out to be gone.
+    fn bury(&mut self) {
+        for id in self.programs.take_gone() {
+            self.detach(id);
+        }
+    }
+
+    fn carry_out(&mut self, actions: &mut Vec<Action>, data: Option<&Page>) {
+        for action in actions.drain(..) {
+            match action {
+                Action::Send { envelope, message } => {
+                    let scratch = &mut self.scratch;
+                    let mut page_of = |page: PageRequest| {
+                        self.programs.read(page, scratch);
+                    };
+                    match &message {
+                        Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => {
+                            page_of(*page);
+                        }
+                        Outgoing::Request { .. } | Outgoing::Answer { .. } => {}
+                    }
+                    self.datagrams
+                        .send(&envelope, &message_of(message, &self.scratch));
+                }
+                Action::Install { page, writable } => match data {
+                    Some(data) => self.programs.install(page, data, writable),
+                    None => tracing::error!(page = %page.page, "a page came without its bytes"),
+                },
+                Action::Map { page, writable } => self.programs.map(page, writable),
+                Action::Protect { page } => self.programs.protect(page),
+                Action::Drop { page } => self.programs.drop_page(page),
+                Action::Fail {
+                    page,
+                    access,
+                    refusal,
+                } => self.fail(page, access, refusal),
+                Action::Lost { page, refusal } => {
+                    tracing::error!(
+                        page = %page.page, domain = %page.domain, ?refusal,
+                        "what was written into a page is lost: memory refused it"
+                    );
+                }
+                Action::Served { path, nanos } => self.statistics.served(path, nanos),
+                Action::Flushed { token } => self.flushed(token),
+            }
+        }
+    }
+
+    fn fail(&mut self, page: PageRequest, access: Access, refusal: Refusal) {
+        tracing::debug!(page = %page.page, domain = %page.domain, ?access, ?refusal, "a fault fails");
+        for waiter in self.programs.take_waiters(page) {
+            if waiter.access < access {
+                self.programs.wake(waiter.program, page.page);
+                continue;
+            }
+            let notice = match refusal {
+                Refusal::Denied | Refusal::Invalid => Notice::Denied {
+                    page: page.page,
+                    access,
+                },
+                Refusal::Busy | Refusal::NoCopy | Refusal::Stale | Refusal::Unreachable => {
+                    Notice::Unreachable { page: page.page }
+                }
+            };
+            self.notify(waiter.program, notice);
+        }
+    }
+}
+
+fn message_of(message: Outgoing, data: &Page) -> Message<'_> {
+    match message {
+        Outgoing::Request { want, page } => match want {
+            Want::Read => Message::Read(page),
+            Want::Acquire => Message::Acquire(page),
+            Want::Upgrade => Message::Upgrade(page),
+        },
+        Outgoing::WriteBack { page, version } => Message::Write {
+            request: page,
+            version,
+            data,
+        },
+        Outgoing::Answer {
+            invalidation,
+            toll,
+            fetch,
+        } => {
+            if fetch {
+                Message::InvalidateAckFetch { invalidation, toll }
+            } else {
+                Message::InvalidateAck { invalidation, toll }
+            }
+        }
+        Outgoing::Forward {
+            invalidation,
+            toll,
+            page: _,
+            version,
+        } => Message::Forward {
+            invalidation,
+            toll,
+            version,
+            data,
+        },
+    }
+}
+
+/// The name under which a path is counted.
+pub(crate) fn path_name(path: Option<Path>) -> &'static str {
+    path.map_or("unknown", Path::name)
+}

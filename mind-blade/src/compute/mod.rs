@@ -1,0 +1,145 @@
+//! The agent of a compute blade: a page cache for the programs of this host.
+//!
+//! * [`engine`] is the thread that works on faults and datagrams; all of the cache is its own,
+//! * [`programs`] is what it knows of programs, [`datagrams`] its socket, [`wakefulness`] its grip
+//!   on the processors, [`statistics`] what it measures,
+//! * [`server`] talks to programs: it lets them in and passes their calls on to the controller.
+
+mod datagrams;
+mod engine;
+mod programs;
+mod server;
+mod statistics;
+mod wakefulness;
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::{Context as _, Result, bail};
+use mind_api::{Command, Errno, Failure, message::BladeKind, program::Listener};
+use mind_common::{
+    addr::PAGE_SIZE,
+    blade::Config,
+    id::{BladeId, Connection},
+};
+
+use crate::{Common, controller};
+use datagrams::Datagrams;
+
+/// What `mind-blade compute` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// Bytes that the cache may hold; whole pages.
+    #[arg(long)]
+    cache: u64,
+    /// Where to listen for programs.
+    #[arg(long)]
+    socket: PathBuf,
+    /// Milliseconds that a fault may take before it is a SIGBUS.
+    #[arg(long, default_value_t = 5_000)]
+    deadline_ms: u64,
+    /// Let the processors sleep deeply even while faults are frequent.
+    #[arg(long)]
+    let_sleep: bool,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let pages = args.cache / PAGE_SIZE as u64;
+    let capacity = usize::try_from(pages).context("--cache is larger than any memory")?;
+    if capacity == 0 {
+        bail!("--cache {} is no page; expected at least 4096", args.cache);
+    }
+    let mut registered = controller::register(&args.common, BladeKind::Compute, pages).await?;
+    let blade = BladeId::new(registered.number)
+        .with_context(|| format!("the controller numbers this blade {}", registered.number))?;
+    let connection = Connection {
+        blade,
+        incarnation: registered.incarnation,
+    };
+    let config = Config {
+        deadline: args.deadline_ms.saturating_mul(1_000_000),
+        ..Config::new(connection, capacity)
+    };
+    let (engine, thread) = engine::start(engine::Parts {
+        config,
+        datagrams: Datagrams::bind(registered.own.address, registered.switch)?,
+        keep_awake: !args.let_sleep,
+    })?;
+    let listener = Listener::bind(&args.socket)
+        .with_context(|| format!("cannot listen for programs at {}", args.socket.display()))?;
+    let server = Arc::new(server::Server::new(
+        engine.clone(),
+        registered.client.clone(),
+        blade,
+        tokio::runtime::Handle::current(),
+    ));
+    server::start(Arc::clone(&server), listener)?;
+    tracing::info!(
+        number = registered.number,
+        incarnation = registered.incarnation,
+        pages,
+        "ready"
+    );
+    controller::ready()?;
+
+    let ended = tokio::task::spawn_blocking(move || thread.join());
+    tokio::pin!(ended);
+    let end = controller::told_to_end();
+    tokio::pin!(end);
+    let mut controlled = true;
+    loop {
+        tokio::select! {
+            result = &mut end => {
+                result?;
+                break;
+            }
+            result = &mut ended => {
+                return match result.context("the engine cannot be waited for")? {
+                    Ok(result) => result.context("the engine ended"),
+                    Err(_) => bail!("the engine panicked"),
+                };
+            }
+            order = registered.orders.recv(), if controlled => match order {
+                None => {
+                    // Programs go on with the memory they have; calls fail.
+                    tracing::error!("the controller is gone");
+                    controlled = false;
+                }
+                Some(order) => {
+                    let (engine, client) = (engine.clone(), registered.client.clone());
+                    tokio::spawn(async move {
+                        let result = carry_out(&engine, order.command).await;
+                        if client.carried(order.id, result).await.is_err() {
+                            tracing::error!("the controller went without waiting for an answer");
+                        }
+                    });
+                }
+            }
+        }
+    }
+    tracing::info!("writing everything back");
+    std::fs::remove_file(&args.socket).ok();
+    engine.send(engine::Command::Stop);
+    match ended.await.context("the engine cannot be waited for")? {
+        Ok(result) => result,
+        Err(_) => bail!("the engine panicked"),
+    }
+}
+
+async fn carry_out(engine: &engine::Handle, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::FlushRange { va, length } => {
+            let (done, answer) = tokio::sync::oneshot::channel();
+            let range = va..va.saturating_add(length);
+            engine.send(engine::Command::Flush { range, done });
+            answer
+                .await
+                .map_err(|_| Failure::new(Errno::EIO, "the blade is ending"))
+        }
+        Command::ZeroPages { .. } => Err(Failure::new(
+            Errno::ENOSYS,
+            "a compute blade offers no pages",
+        )),
+    }
+}

@@ -1,0 +1,120 @@
+//! The agent of a memory blade: allocates the pages, loads the program that serves them, and
+//! zeroes them when the controller gives them to somebody. The data path is the program's alone.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use mind_api::{
+    Command, Errno, Failure,
+    message::BladeKind,
+};
+use mind_common::addr::PAGE_SIZE;
+use mind_dataplane::{MemoryLimits, Responder, Store, attach};
+
+use crate::{Common, controller};
+
+/// What `mind-blade memory` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// Bytes to offer; whole pages.
+    #[arg(long)]
+    size: u64,
+    /// Where to pin the program, in a BPF file system: a folder of this blade's own.
+    #[arg(long)]
+    pin: PathBuf,
+}
+
+/// Removes what is pinned, however the agent ends.
+struct Pinned {
+    interface: String,
+    folder: PathBuf,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Err(error) = attach::detach_responder(&self.interface, &self.folder) {
+            tracing::error!(%error, "the responder stays attached");
+        }
+        if let Err(error) = Responder::unpin(&self.folder) {
+            tracing::error!(%error, "the responder stays pinned");
+        }
+        // Gone with the last pin, where it was ours.
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let pages = args.size / PAGE_SIZE as u64;
+    let count = u32::try_from(pages)
+        .ok()
+        .filter(|count| *count > 0)
+        .with_context(|| {
+            format!(
+                "--size {} is {pages} pages; expected 1 to {}",
+                args.size,
+                u32::MAX
+            )
+        })?;
+    let mut responder = Responder::load(&MemoryLimits::for_pages(count))
+        .with_context(|| format!("cannot offer {} bytes", args.size))?;
+    let mut registered = controller::register(&args.common, BladeKind::Memory, pages).await?;
+    responder.set_identity(registered.own.address, registered.switch)?;
+    let _pinned = Pinned {
+        interface: args.common.interface.clone(),
+        folder: args.pin.clone(),
+    };
+    responder.pin(&args.pin)?;
+    attach::attach_responder(&mut responder, &args.common.interface, &args.pin)?;
+    tracing::info!(
+        number = registered.number,
+        incarnation = registered.incarnation,
+        pages,
+        "ready"
+    );
+    controller::ready()?;
+
+    let end = controller::told_to_end();
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            result = &mut end => return result,
+            order = registered.orders.recv() => {
+                let Some(order) = order else {
+                    // The pages are still served. Who restarts the controller restarts us.
+                    tracing::error!("the controller is gone");
+                    return end.await;
+                };
+                let store = responder.open_store()?;
+                let result = tokio::task::spawn_blocking(move || carry_out(&store, &order.command))
+                    .await
+                    .context("zeroing pages failed")?;
+                if registered.client.carried(order.id, result).await.is_err() {
+                    tracing::error!("the controller went without waiting for an answer");
+                }
+            }
+        }
+    }
+}
+
+fn carry_out(store: &Store, command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::ZeroPages { first, count } => {
+            let range = usize::try_from(*first)
+                .ok()
+                .zip(usize::try_from(*count).ok());
+            let Some((first, count)) = range else {
+                let message = format!("{count} pages from {first} are more than there are");
+                return Err(Failure::new(Errno::EINVAL, message));
+            };
+            store
+                .zero(first, count)
+                .map_err(|error| Failure::new(Errno::EINVAL, error.to_string()))
+        }
+        Command::FlushRange { .. } => Err(Failure::new(
+            Errno::ENOSYS,
+            "a memory blade caches nothing",
+        )),
+    }
+}

@@ -1,0 +1,109 @@
+//! The guard: a thread of the program that listens to the blade's agent, and makes failed
+//! accesses what they would be on a machine of its own.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+};
+
+use mind_api::{
+    Failure,
+    program::{FromBlade, Mapping, Packets},
+};
+use mind_common::addr::{PAGE_SIZE, Va};
+use mind_userfault::Window;
+
+/// What a call waits for.
+pub(crate) type Answer = Result<Option<Mapping>, Failure>;
+
+/// Calls under way, by number. `None` once the agent is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls(Arc<Mutex<Option<HashMap<u64, mpsc::Sender<Answer>>>>>);
+
+impl Calls {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Some(HashMap::new()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u64, mpsc::Sender<Answer>>>> {
+        // A map of waiting calls is whole whatever its holder was doing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a call; `None` when nobody will answer it.
+    pub(crate) fn begin(&self, id: u64) -> Option<mpsc::Receiver<Answer>> {
+        let (sender, receiver) = mpsc::channel();
+        self.lock().as_mut()?.insert(id, sender);
+        Some(receiver)
+    }
+
+    fn answer(&self, id: u64, answer: Answer) {
+        if let Some(waiting) = self.lock().as_mut().and_then(|calls| calls.remove(&id)) {
+            // It may have given up.
+            let _ = waiting.send(answer);
+        }
+    }
+
+    fn end(&self) {
+        self.lock().take();
+    }
+}
+
+/// Listens until the agent is gone.
+pub(crate) fn run(packets: &Packets, window: &Window, calls: &Calls) {
+    let mut altered = BTreeSet::new();
+    loop {
+        let message = match packets.receive::<FromBlade>() {
+            Ok(Some((message, _))) => message,
+            Ok(None) => break,
+            Err(error) => {
+                tracing::error!(%error, "the blade's agent cannot be understood");
+                break;
+            }
+        };
+        let result = match message {
+            FromBlade::Answer { id, result } => {
+                calls.answer(id, result);
+                Ok(())
+            }
+            FromBlade::Denied { page, readable } => {
+                altered.insert(page);
+                window.deny(Va(page), readable)
+            }
+            FromBlade::Unreachable { page } => {
+                altered.insert(page);
+                window.give_up(page..page + PAGE_SIZE as u64)
+            }
+            FromBlade::Changed { range } => restore(window, &mut altered, range),
+            FromBlade::Memory { .. } | FromBlade::Attached | FromBlade::Refused(_) => Ok(()),
+        };
+        if let Err(error) = result {
+            // A thread waits for something that will not come.
+            tracing::error!(%error, "an access that failed cannot be told so");
+            std::process::abort();
+        }
+    }
+    // Nobody resolves faults any more. Whatever is mapped now may be old tomorrow, and what is not
+    // would read as zeros once the last descriptor is closed.
+    if let Err(error) = window.give_up_all() {
+        tracing::error!(%error, "the window cannot be given up");
+        std::process::abort();
+    }
+    calls.end();
+}
+
+fn restore(
+    window: &Window,
+    altered: &mut BTreeSet<u64>,
+    range: Mapping,
+) -> Result<(), mind_userfault::Error> {
+    let pages: Vec<u64> = altered
+        .range(range.va..range.va.saturating_add(range.length))
+        .copied()
+        .collect();
+    for page in pages {
+        window.restore(page..page + PAGE_SIZE as u64)?;
+        altered.remove(&page);
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! The calling process as a member of a protection domain.
+
+use std::{
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use mind_api::{
+    message::{Access, Open},
+    program::{Call, FromBlade, Mapping, Packets, ToBlade, VERSION},
+};
+use mind_userfault::{Backing, Window};
+
+use crate::{
+    Error, Memory,
+    guard::{self, Calls},
+};
+
+/// The environment variable that holds the path of the agent's socket.
+pub const SOCKET_VARIABLE: &str = "MIND_BLADE_SOCKET";
+
+/// The calling process in its protection domain. There can be one in a process, and it lasts as
+/// long as the process does.
+#[derive(Debug)]
+pub struct Process {
+    packets: Packets,
+    calls: Calls,
+    next: AtomicU64,
+    domain: u32,
+    blade: u8,
+}
+
+impl Process {
+    /// Attaches to the blade that the environment names ([`SOCKET_VARIABLE`]), in the protection
+    /// domain of that name, which is made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]. A second call in one process fails, since the window is mapped already.
+    pub fn attach(domain: &str) -> Result<Self, Error> {
+        let path = std::env::var_os(SOCKET_VARIABLE).ok_or(Error::NoBlade)?;
+        Self::attach_at(&PathBuf::from(path), domain)
+    }
+
+    /// Attaches to the blade whose agent listens at `socket`.
+    ///
+    /// # Errors
+    ///
+    /// As [`attach`](Self::attach).
+    pub fn attach_at(socket: &Path, domain: &str) -> Result<Self, Error> {
+        let packets = Packets::connect(socket).map_err(|source| Error::Connect {
+            path: socket.to_owned(),
+            source,
+        })?;
+        let attach = ToBlade::Attach {
+            version: VERSION,
+            domain: domain.to_owned(),
+        };
+        packets.send(&attach, None).map_err(lost)?;
+        let (domain, blade, memory) = match packets.receive::<FromBlade>().map_err(lost)? {
+            Some((FromBlade::Memory { domain, blade }, Some(memory))) => (domain, blade, memory),
+            other => return Err(unexpected(other.map(|(message, _)| message))),
+        };
+        let window = Window::map(Backing::from_fd(memory))?;
+        let descriptor = window.userfault().as_fd();
+        packets
+            .send(&ToBlade::Userfault, Some(descriptor))
+            .map_err(lost)?;
+        match packets.receive::<FromBlade>().map_err(lost)? {
+            Some((FromBlade::Attached, _)) => {}
+            other => return Err(unexpected(other.map(|(message, _)| message))),
+        }
+        let calls = Calls::new();
+        let listening = packets.try_clone().map_err(lost)?;
+        let answering = calls.clone();
+        std::thread::Builder::new()
+            .name("mind-guard".into())
+            .spawn(move || guard::run(&listening, &window, &answering))
+            .map_err(lost)?;
+        Ok(Self {
+            packets,
+            calls,
+            next: AtomicU64::new(0),
+            domain,
+            blade,
+        })
+    }
+
+    /// The domain's number.
+    pub const fn domain(&self) -> u32 {
+        self.domain
+    }
+
+    /// The number of the blade that the process runs on.
+    pub const fn blade(&self) -> u8 {
+        self.blade
+    }
+
+    /// Allocates zeroed memory, as `mmap` does. Every process of the domain can use it, at the
+    /// same address.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] with ENOMEM, EINVAL (length 0).
+    pub fn map(&self, length: u64, access: Access) -> Result<Memory, Error> {
+        self.call(Call::Map { length, access }).and_then(memory)
+    }
+
+    /// Frees memory that [`map`](Self::map) or [`open_area`](Self::open_area) returned, for every
+    /// process of the domain.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] with EINVAL where it is no such memory.
+    pub fn unmap(&self, memory: Memory) -> Result<(), Error> {
+        let Memory { va, length } = memory;
+        self.call(Call::Unmap { va, length }).map(|_| ())
+    }
+
+    /// Changes what the domain may do with whole pages of its memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] with ENOMEM where something of the range is not the domain's, EINVAL
+    /// where it does not begin at a page.
+    pub fn protect(&self, va: u64, length: u64, access: Access) -> Result<(), Error> {
+        self.call(Call::Protect { va, length, access }).map(|_| ())
+    }
+
+    /// Opens memory by its name in the domain.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] with ENOENT, EEXIST, ENOMEM, EINVAL.
+    pub fn open_area(
+        &self,
+        name: &str,
+        length: u64,
+        access: Access,
+        open: Open,
+    ) -> Result<Memory, Error> {
+        let name = name.to_owned();
+        self.call(Call::OpenArea {
+            name,
+            length,
+            access,
+            open,
+        })
+        .and_then(memory)
+    }
+
+    /// Takes a name away. The memory stays until it is unmapped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] with ENOENT.
+    pub fn unlink_area(&self, name: &str) -> Result<(), Error> {
+        let name = name.to_owned();
+        self.call(Call::UnlinkArea { name }).map(|_| ())
+    }
+
+    fn call(&self, call: Call) -> Result<Option<Mapping>, Error> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let answer = self.calls.begin(id).ok_or_else(gone)?;
+        self.packets
+            .send(&ToBlade::Call { id, call }, None)
+            .map_err(lost)?;
+        Ok(answer.recv().map_err(|_| gone())??)
+    }
+}
+
+fn memory(mapping: Option<Mapping>) -> Result<Memory, Error> {
+    let Mapping { va, length } =
+        mapping.ok_or_else(|| Error::Lost("it answered without a range".into()))?;
+    Ok(Memory { va, length })
+}
+
+fn gone() -> Error {
+    Error::Lost("it ended".into())
+}
+
+fn lost(error: impl std::fmt::Display) -> Error {
+    Error::Lost(error.to_string())
+}
+
+fn unexpected(message: Option<FromBlade>) -> Error {
+    match message {
+        Some(FromBlade::Refused(failure)) => Error::Refused(failure),
+        Some(message) => Error::Lost(format!("unexpected answer {message:?}")),
+        None => gone(),
+    }
+}
