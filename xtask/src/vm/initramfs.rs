@@ -87,8 +87,9 @@ fn unpack_modules(kernel: &Kernel, folder: &Path) -> Result<()> {
     let path = kernel.modules.join("modules.dep");
     let dependencies =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let builtin = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
-    for (number, module) in load_order(&dependencies, &builtin, MODULES)?
+    // Debian's kernels since 7.x do not list what is built in.
+    let builtin = fs::read_to_string(kernel.modules.join("modules.builtin")).ok();
+    for (number, module) in load_order(&dependencies, builtin.as_deref(), MODULES)?
         .into_iter()
         .enumerate()
     {
@@ -99,8 +100,9 @@ fn unpack_modules(kernel: &Kernel, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The modules to load, in order, so that `wanted` are there: paths as in `modules.dep`.
-fn load_order(dependencies: &str, builtin: &str, wanted: &[&str]) -> Result<Vec<String>> {
+/// The modules to load, in order, so that `wanted` are there: paths as in `modules.dep`. Without a list of those that
+/// are built in, one that is not found counts as built in.
+fn load_order(dependencies: &str, builtin: Option<&str>, wanted: &[&str]) -> Result<Vec<String>> {
     let mut order: Vec<String> = Vec::new();
     for name in wanted {
         let line = dependencies.lines().find_map(|line| {
@@ -117,7 +119,8 @@ fn load_order(dependencies: &str, builtin: &str, wanted: &[&str]) -> Result<Vec<
                     }
                 }
             }
-            None if builtin.lines().any(|path| name_of(path) == *name) => {}
+            None if builtin
+                .is_none_or(|builtin| builtin.lines().any(|path| name_of(path) == *name)) => {}
             None => bail!("the kernel has no module {name}, without which the guest has no root"),
         }
     }
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_a_module_needs_is_loaded_before_it_and_once() {
-        let order = load_order(DEPENDENCIES, "", &["9pnet_virtio", "9p"]).unwrap();
+        let order = load_order(DEPENDENCIES, Some(""), &["9pnet_virtio", "9p"]).unwrap();
         let names: Vec<_> = order.iter().map(|path| name_of(path)).collect();
         assert_eq!(
             names,
@@ -208,8 +211,10 @@ mod tests {
 
     #[test]
     fn a_module_that_is_built_in_is_left_out_and_one_that_is_nowhere_is_named() {
-        let builtin = "kernel/drivers/virtio/virtio-pci.ko\n";
+        let builtin = Some("kernel/drivers/virtio/virtio-pci.ko\n");
         let order = load_order(DEPENDENCIES, builtin, &["virtio_pci", "overlay"]).unwrap();
+        assert_eq!(order, ["kernel/fs/overlayfs/overlay.ko.xz"]);
+        let order = load_order(DEPENDENCIES, None, &["virtio_pci", "overlay"]).unwrap();
         assert_eq!(order, ["kernel/fs/overlayfs/overlay.ko.xz"]);
         let error = load_order(DEPENDENCIES, builtin, &["virtio_rng"]).unwrap_err();
         assert!(

@@ -105,11 +105,29 @@ pub(crate) fn get(wanted: &Wanted, update: bool) -> Result<Kernel> {
     let folder = folder().join("kernels");
     if !update {
         let here = unpacked(&folder);
-        if let Some(release) = wanted.choose(here.iter().map(String::as_str)) {
-            return open(&folder.join(release), release);
+        let meant = match wanted {
+            // The highest here need not be the highest there is: only apt's last answer counts.
+            Wanted::Newest => fs::read_to_string(newest()).ok(),
+            Wanted::Series(_) => wanted
+                .choose(here.iter().map(String::as_str))
+                .map(str::to_owned),
+        };
+        if let Some(release) = meant.filter(|release| here.contains(release)) {
+            return open(&folder.join(&release), &release);
         }
     }
-    fetch(wanted, &folder)
+    let kernel = fetch(wanted, &folder)?;
+    if *wanted == Wanted::Newest {
+        let path = newest();
+        fs::write(&path, &kernel.release)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(kernel)
+}
+
+/// The file that names what was the newest release when apt was asked last.
+fn newest() -> PathBuf {
+    folder().join("newest")
 }
 
 /// Where everything of the virtual machines lies.
