@@ -159,17 +159,19 @@ mod tests {
     #[test]
     fn a_process_that_ignores_the_request_to_end_is_killed() {
         // What is ignored stays so across exec.
-        let child = Command::new("sh")
+        let mut child = Command::new("sh")
             .args(["-c", "trap '' TERM; echo ready; exec sleep 1000"])
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
         let pid = child.id().cast_signed();
         let mut line = String::new();
-        let mut stdout = std::io::BufReader::new(child.stdout.unwrap());
+        let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
         let process = Process::with_pid(pid).unwrap();
         end(&[process]).unwrap();
         assert!(!process.is_alive());
+        // `end` has reaped it, or this does.
+        child.wait().ok();
     }
 }
