@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use mind_common::addr::{
     BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes,
 };
+use mind_common::id::BladeId;
 
 use crate::alloc::Extent;
 use crate::protect::Change;
@@ -49,6 +50,20 @@ pub enum Step {
         block: u64,
         /// Its table.
         table: Table,
+    },
+    /// Processes of the domain run on the blade: the switch takes its packets for the domain.
+    Grant {
+        /// The protection domain.
+        domain: u32,
+        /// The compute blade.
+        blade: BladeId,
+    },
+    /// They no longer do.
+    Revoke {
+        /// The protection domain.
+        domain: u32,
+        /// The compute blade.
+        blade: BladeId,
     },
     /// The domain's protection changes.
     Protect {
@@ -308,6 +323,8 @@ mod tests {
                 Step::Open(_) => "open",
                 Step::Fill { .. } => "fill",
                 Step::Publish { .. } => "publish",
+                Step::Grant { .. } => "grant",
+                Step::Revoke { .. } => "revoke",
                 Step::Protect { .. } => "protect",
                 Step::Hold(_) => "hold",
                 Step::Flush(_) => "flush",
