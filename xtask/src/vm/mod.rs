@@ -318,10 +318,22 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Result<Self> {
+        remove_left_over(&kernel::folder());
         let path = kernel::folder().join(format!("run-{}", std::process::id()));
         fs::create_dir_all(&path)
             .with_context(|| format!("cannot create the folder {}", path.display()))?;
         Ok(Self(path))
+    }
+}
+
+/// Removes the folders of runs that were killed.
+fn remove_left_over(folder: &Path) {
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("run-"));
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            fs::remove_dir_all(entry.path()).ok();
+        }
     }
 }
 
