@@ -16,16 +16,19 @@ use mind_userfault::Window;
 /// What a call waits for.
 pub(crate) type Answer = Result<Option<Mapping>, Failure>;
 
-/// Calls under way, by number. `None` once the agent is gone.
+/// Calls under way, by number; `None` once the agent is gone.
+type Waiting = Option<HashMap<u64, mpsc::Sender<Answer>>>;
+
+/// Calls under way.
 #[derive(Clone, Debug)]
-pub(crate) struct Calls(Arc<Mutex<Option<HashMap<u64, mpsc::Sender<Answer>>>>>);
+pub(crate) struct Calls(Arc<Mutex<Waiting>>);
 
 impl Calls {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(Some(HashMap::new()))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u64, mpsc::Sender<Answer>>>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         // A map of waiting calls is whole whatever its holder was doing.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::process;
 use crate::workspace;
@@ -21,6 +21,16 @@ pub(crate) enum Need {
     Iproute2,
     /// `ethtool`, for the veth devices' offloads.
     Ethtool,
+    /// `qemu-system-x86_64`, for virtual machines.
+    Qemu,
+    /// A busybox without libraries, for their initramfs.
+    Busybox,
+    /// `depmod`, for their modules; `modprobe` inside them.
+    Kmod,
+    /// `cpio`, to pack their initramfs.
+    Cpio,
+    /// `xz`, to unpack their modules.
+    Xz,
 }
 
 impl Need {
@@ -32,6 +42,11 @@ impl Need {
             Self::CCompiler => &["build-essential"],
             Self::Iproute2 => &["iproute2"],
             Self::Ethtool => &["ethtool"],
+            Self::Qemu => &["qemu-system-x86"],
+            Self::Busybox => &["busybox-static"],
+            Self::Kmod => &["kmod"],
+            Self::Cpio => &["cpio"],
+            Self::Xz => &["xz-utils"],
         }
     }
 
@@ -43,13 +58,18 @@ impl Need {
             Self::CCompiler => "a C and C++ compiler (cc, c++)",
             Self::Iproute2 => "the program ip (iproute2)",
             Self::Ethtool => "the program ethtool",
+            Self::Qemu => "QEMU (qemu-system-x86_64)",
+            Self::Busybox => "a statically linked busybox",
+            Self::Kmod => "the programs depmod and modprobe (kmod)",
+            Self::Cpio => "the program cpio",
+            Self::Xz => "the program xz",
         }
     }
 }
 
 /// The arguments of the `apt-get` that installs all of `needs`. It removes nothing: another Rust of Debian's stays.
 fn install_arguments(needs: &[Need]) -> Vec<&'static str> {
-    ["install", "--yes", "--no-install-recommends", "--no-remove"]
+    ["install", "--yes", "--no-install-recommends", NO_REMOVE]
         .into_iter()
         .chain(
             needs
@@ -78,13 +98,37 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
             "{error:#}; trying with the package lists that are here"
         ));
     }
-    process::run_logged(apt_get().args(arguments), &workspace::log("apt-install")).with_context(
-        || {
-            let names: Vec<_> = needs.iter().map(|need| need.description()).collect();
-            format!("cannot install {}", names.join(", "))
-        },
-    )
+    let result = process::run_logged(apt_get().args(&arguments), &workspace::log("apt-install"));
+    let result = match result {
+        Err(_) if needs.contains(&Need::Qemu) => replace_qemu(arguments),
+        result => result,
+    };
+    result.with_context(|| {
+        let names: Vec<_> = needs.iter().map(|need| need.description()).collect();
+        format!("cannot install {}", names.join(", "))
+    })
 }
+
+/// Parts of QEMU from another suite (the disk tools of backports, say) keep the one out that would be installed: they
+/// are replaced, if nothing else is removed.
+fn replace_qemu(mut arguments: Vec<&'static str>) -> Result<()> {
+    arguments.retain(|argument| *argument != NO_REMOVE);
+    let plan = process::output(apt_get().arg("--simulate").args(&arguments))?;
+    let removed: Vec<_> = removed(&plan).collect();
+    if let Some(other) = removed.iter().find(|name| !name.starts_with("qemu-")) {
+        bail!("apt would remove {other} for it; install it by hand if that is right");
+    }
+    process::step(format_args!("replacing {}", removed.join(", ")));
+    process::run_logged(apt_get().args(arguments), &workspace::log("apt-install"))
+}
+
+/// The packages that a simulated `apt-get install` would remove.
+fn removed(plan: &str) -> impl Iterator<Item = &str> {
+    plan.lines()
+        .filter_map(|line| line.strip_prefix("Remv ")?.split_whitespace().next())
+}
+
+const NO_REMOVE: &str = "--no-remove";
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
@@ -106,6 +150,13 @@ mod tests {
             "sudo apt-get update && sudo apt-get install --yes --no-install-recommends --no-remove \
              rustc-web cargo-web rust-web-src llvm-22-dev libpolly-22-dev ethtool"
         );
+    }
+
+    #[test]
+    fn what_apt_would_remove_is_read_from_its_plan() {
+        let plan =
+            "Reading package lists...\nRemv qemu-utils [1:10.0]\nInst cpio (2.13 Debian:12)\n";
+        assert_eq!(removed(plan).collect::<Vec<_>>(), ["qemu-utils"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod process;
 mod setup;
 mod test;
 mod toolchain;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Lint,
     /// Build everything and run all tests.
     Test(test::Args),
+    /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
+    Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Lint => lint::run(),
         Command::Test(args) => test::run(&args),
+        Command::Vm(args) => return vm::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -123,7 +123,8 @@ pub(crate) fn command_line(command: &Command) -> String {
         .join(" ")
 }
 
-fn quoted(word: &str) -> String {
+/// `word` as a shell takes it for one word.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./,:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -10,6 +10,7 @@ use crate::bpf_linker;
 use crate::debian::{self, Need};
 use crate::process;
 use crate::toolchain::{self, Toolchain};
+use crate::vm;
 use crate::workspace;
 
 /// What the eBPF object is built with.
@@ -61,6 +62,45 @@ pub(crate) fn ensure() -> Result<Tools> {
     machine.tools()
 }
 
+/// Makes sure that what one command needs besides is there. Says something only if it has something to do.
+pub(crate) fn ensure_packages(needs: &[Need]) -> Result<()> {
+    let missing = || -> Vec<Need> {
+        let needs = needs.iter().copied();
+        needs.filter(|need| !is_there(*need)).collect()
+    };
+    if missing().is_empty() {
+        return Ok(());
+    }
+    let _lock = lock()?;
+    let needs = missing();
+    if needs.is_empty() {
+        return Ok(());
+    }
+    install(&needs, &Machine::look())?;
+    let still = missing();
+    if !still.is_empty() {
+        bail!("{}", still_missing(&still, &Machine::look()));
+    }
+    Ok(())
+}
+
+/// Whether the machine has what `need` stands for.
+fn is_there(need: Need) -> bool {
+    let program = process::program_exists;
+    match need {
+        Need::BpfToolchain => toolchain::choose(&toolchain::find()).is_some(),
+        Need::Llvm => bpf_linker::has_llvm(&bpf_linker::llvm_prefix()),
+        Need::CCompiler => program("cc") && program("c++"),
+        Need::Iproute2 => program("ip"),
+        Need::Ethtool => program("ethtool"),
+        Need::Qemu => program("qemu-system-x86_64"),
+        Need::Busybox => vm::has_busybox(),
+        Need::Kmod => program("depmod") && program("modprobe"),
+        Need::Cpio => program("cpio"),
+        Need::Xz => program("xz"),
+    }
+}
+
 /// What a look at the machine's files found.
 struct Machine {
     toolchains: Vec<Toolchain>,
@@ -77,9 +117,9 @@ impl Machine {
             toolchains: toolchain::find(),
             has_linker: bpf_linker::is_installed(),
             has_llvm: bpf_linker::has_llvm(&bpf_linker::llvm_prefix()),
-            has_c_compiler: process::program_exists("cc") && process::program_exists("c++"),
-            has_ip: process::program_exists("ip"),
-            has_ethtool: process::program_exists("ethtool"),
+            has_c_compiler: is_there(Need::CCompiler),
+            has_ip: is_there(Need::Iproute2),
+            has_ethtool: is_there(Need::Ethtool),
         }
     }
 

@@ -1,0 +1,345 @@
+//! The calling side of a connection: requests with a time limit, and the controller's commands.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
+
+use crate::VERSION;
+use crate::errno::Failure;
+use crate::frame;
+use crate::message::{Command, Frame, Hello, Reply, Request};
+
+/// Commands that may wait for the agent before the connection stops being read.
+const WAITING_COMMANDS: usize = 64;
+
+type Connection = Framed<TcpStream, LengthDelimitedCodec>;
+
+/// Why a call brought no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The controller refused.
+    #[error(transparent)]
+    Refused(#[from] Failure),
+    /// The connection does not come about.
+    #[error("cannot connect to the controller at {address}")]
+    Connect {
+        /// Where it should be.
+        address: String,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The controller is gone, or it is no controller.
+    #[error("the connection to the controller is lost: {0}")]
+    Lost(String),
+    /// The controller said nothing in time.
+    #[error("the controller did not answer within {} ms", .0.as_millis())]
+    Late(Duration),
+}
+
+/// What a call waits for.
+type Answers = Arc<Mutex<HashMap<u64, oneshot::Sender<Result<Reply, Failure>>>>>;
+
+/// A connection to the controller. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    outgoing: mpsc::Sender<Frame>,
+    answers: Answers,
+    next: Arc<AtomicU64>,
+    limit: Duration,
+}
+
+/// A command of the controller; it waits for [`Client::carried`] with this number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its number.
+    pub id: u64,
+    /// What is asked.
+    pub command: Command,
+}
+
+impl Client {
+    /// Connects and says hello as `name`. Each call may take `limit`, and so may this. The receiver brings the
+    /// controller's commands and ends with the connection.
+    ///
+    /// # Errors
+    ///
+    /// When there is no controller, or it refuses.
+    pub async fn connect(
+        address: impl ToSocketAddrs + std::fmt::Display,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(Self, mpsc::Receiver<Order>), ClientError> {
+        let text = address.to_string();
+        let connected = timeout(limit, TcpStream::connect(address)).await;
+        let stream = connected
+            .map_err(|_| ClientError::Late(limit))?
+            .map_err(|source| ClientError::Connect {
+                address: text,
+                source,
+            })?;
+        // Calls are small and somebody waits for each.
+        stream.set_nodelay(true).map_err(lost)?;
+        let mut connection = frame::framed(stream);
+        timeout(limit, greet(&mut connection, name))
+            .await
+            .map_err(|_| ClientError::Late(limit))??;
+
+        let (sink, stream) = connection.split();
+        let (outgoing, queue) = mpsc::channel(WAITING_COMMANDS);
+        let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
+        let answers = Answers::default();
+        tokio::spawn(send(sink, queue));
+        tokio::spawn(receive(stream, Arc::clone(&answers), orders));
+        let client = Self {
+            outgoing,
+            answers,
+            next: Arc::default(),
+            limit,
+        };
+        Ok((client, incoming))
+    }
+
+    /// Asks the controller.
+    ///
+    /// # Errors
+    ///
+    /// The controller's refusal; or that no answer came, when it is not known whether the request was carried out.
+    pub async fn call(&self, body: Request) -> Result<Reply, ClientError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        lock(&self.answers).insert(id, sender);
+        let result = timeout(self.limit, async {
+            let frame = Frame::Request { id, body };
+            self.outgoing.send(frame).await.map_err(lost)?;
+            answer.await.map_err(lost)
+        })
+        .await;
+        lock(&self.answers).remove(&id);
+        Ok(result.map_err(|_| ClientError::Late(self.limit))???)
+    }
+
+    /// Answers a command.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is lost.
+    pub async fn carried(&self, id: u64, body: Result<(), Failure>) -> Result<(), ClientError> {
+        let frame = Frame::Carried { id, body };
+        self.outgoing.send(frame).await.map_err(lost)
+    }
+}
+
+fn lost(error: impl std::fmt::Display) -> ClientError {
+    ClientError::Lost(error.to_string())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A map of waiting calls is whole whatever its holder was doing.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientError> {
+    let hello = Frame::Hello(Hello {
+        version: VERSION,
+        name: name.to_owned(),
+    });
+    let bytes = frame::encode(&hello).map_err(lost)?;
+    connection.send(bytes).await.map_err(lost)?;
+    let answer = connection
+        .next()
+        .await
+        .ok_or_else(|| lost("it was closed"))?;
+    match frame::decode(&answer.map_err(lost)?).map_err(lost)? {
+        Frame::Welcome(welcome) if welcome.version == VERSION => Ok(()),
+        Frame::Welcome(welcome) => Err(lost(format_args!(
+            "it speaks version {}, this program {VERSION}",
+            welcome.version
+        ))),
+        Frame::Refused(failure) => Err(failure.into()),
+        other => Err(lost(format_args!("unexpected answer to hello: {other:?}"))),
+    }
+}
+
+async fn send(mut sink: SplitSink<Connection, bytes::Bytes>, mut queue: mpsc::Receiver<Frame>) {
+    while let Some(frame) = queue.recv().await {
+        let Ok(bytes) = frame::encode(&frame) else {
+            // Only a request can be so long, and it gets no answer.
+            continue;
+        };
+        if sink.send(bytes).await.is_err() {
+            return;
+        }
+    }
+    sink.close().await.ok();
+}
+
+async fn receive(
+    mut stream: SplitStream<Connection>,
+    answers: Answers,
+    orders: mpsc::Sender<Order>,
+) {
+    while let Some(Ok(bytes)) = stream.next().await {
+        match frame::decode(&bytes) {
+            Ok(Frame::Reply { id, body }) => {
+                if let Some(waiting) = lock(&answers).remove(&id) {
+                    // It may have given up.
+                    waiting.send(body).ok();
+                }
+            }
+            Ok(Frame::Command { id, body }) => {
+                let order = Order { id, command: body };
+                // A program takes no commands, and the controller sends it none.
+                orders.send(order).await.ok();
+            }
+            // Whatever else comes is not meant for this side.
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    // Whoever waits learns that nothing will come.
+    lock(&answers).clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::Errno;
+    use crate::message::Welcome;
+    use tokio::net::TcpListener;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    async fn take(connection: &mut Connection) -> Frame {
+        frame::decode(&connection.next().await.unwrap().unwrap()).unwrap()
+    }
+
+    async fn give(connection: &mut Connection, frame: Frame) {
+        connection
+            .send(frame::encode(&frame).unwrap())
+            .await
+            .unwrap();
+    }
+
+    /// A listener, and a client of it that was welcomed.
+    async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<Order>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = tokio::spawn(Client::connect(address, "test", limit));
+        let mut connection = frame::framed(listener.accept().await.unwrap().0);
+        assert!(matches!(take(&mut connection).await, Frame::Hello(hello) if hello.name == "test"));
+        give(
+            &mut connection,
+            Frame::Welcome(Welcome { version: VERSION }),
+        )
+        .await;
+        let (client, orders) = client.await.unwrap().unwrap();
+        (connection, client, orders)
+    }
+
+    #[tokio::test]
+    async fn answers_find_their_calls_in_any_order() {
+        let (mut connection, client, _orders) = pair(LIMIT).await;
+        let other = client.clone();
+        let first = tokio::spawn(async move { other.call(Request::Status).await });
+        let Frame::Request { id: first_id, .. } = take(&mut connection).await else {
+            panic!("expected a request");
+        };
+        let second = tokio::spawn(async move {
+            let unlink = Request::UnlinkArea {
+                domain: 1,
+                name: "x".into(),
+            };
+            client.call(unlink).await
+        });
+        let Frame::Request { id: second_id, .. } = take(&mut connection).await else {
+            panic!("expected a request");
+        };
+        let refusal = Failure::new(Errno::ENOENT, "no area `x`");
+        let body = Err(refusal.clone());
+        give(
+            &mut connection,
+            Frame::Reply {
+                id: second_id,
+                body,
+            },
+        )
+        .await;
+        let body = Ok(Reply::Done);
+        give(&mut connection, Frame::Reply { id: first_id, body }).await;
+        assert_eq!(first.await.unwrap().unwrap(), Reply::Done);
+        let error = second.await.unwrap().unwrap_err();
+        assert!(matches!(error, ClientError::Refused(failure) if failure == refusal));
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_goes_ends_every_call() {
+        let (mut connection, client, mut orders) = pair(LIMIT).await;
+        let call = tokio::spawn(async move { client.call(Request::Status).await });
+        take(&mut connection).await;
+        drop(connection);
+        let error = call.await.unwrap().unwrap_err();
+        assert!(matches!(error, ClientError::Lost(_)), "{error}");
+        assert_eq!(orders.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_says_nothing_is_late() {
+        let (_connection, client, _orders) = pair(Duration::from_millis(50)).await;
+        let error = client.call(Request::Status).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the controller did not answer within 50 ms"
+        );
+        assert!(lock(&client.answers).is_empty(), "a late call is forgotten");
+    }
+
+    #[tokio::test]
+    async fn commands_arrive_and_are_answered() {
+        let (mut connection, client, mut orders) = pair(LIMIT).await;
+        let body = Command::ZeroPages { first: 3, count: 4 };
+        let frame = Frame::Command {
+            id: 9,
+            body: body.clone(),
+        };
+        give(&mut connection, frame).await;
+        let order = orders.recv().await.unwrap();
+        assert_eq!(
+            order,
+            Order {
+                id: 9,
+                command: body
+            }
+        );
+        client.carried(order.id, Ok(())).await.unwrap();
+        let answer = take(&mut connection).await;
+        assert_eq!(
+            answer,
+            Frame::Carried {
+                id: 9,
+                body: Ok(())
+            }
+        );
+    }
+
+    #[tokio::test]
+    async fn another_version_is_refused_by_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = tokio::spawn(Client::connect(address, "test", LIMIT));
+        let mut connection = frame::framed(listener.accept().await.unwrap().0);
+        take(&mut connection).await;
+        give(&mut connection, Frame::Welcome(Welcome { version: 99 })).await;
+        let error = client.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("speaks version 99"), "{error}");
+    }
+}

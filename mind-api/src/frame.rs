@@ -1,0 +1,114 @@
+//! How a frame looks on the wire: its length, and JSON.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
+
+use crate::message::Frame;
+
+/// Longest frame in bytes. A status of 64 blades and thousands of domains fits; garbage is refused early.
+pub const MAX_LENGTH: usize = 1 << 20;
+
+/// A connection as a stream and sink of frames' bytes; see [`encode`] and [`decode`].
+pub fn framed<T: AsyncRead + AsyncWrite>(connection: T) -> Framed<T, LengthDelimitedCodec> {
+    LengthDelimitedCodec::builder()
+        .max_frame_length(MAX_LENGTH)
+        .new_framed(connection)
+}
+
+/// The bytes of a frame, without their length.
+///
+/// # Errors
+///
+/// `InvalidData` for a frame longer than [`MAX_LENGTH`].
+pub fn encode(frame: &Frame) -> io::Result<Bytes> {
+    let bytes = serde_json::to_vec(frame)?;
+    if bytes.len() > MAX_LENGTH {
+        let text = format!(
+            "a frame of {} bytes; at most {MAX_LENGTH} are sent",
+            bytes.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(bytes.into())
+}
+
+/// The frame in these bytes.
+///
+/// # Errors
+///
+/// `InvalidData` or `UnexpectedEof` for bytes that are none.
+pub fn decode(bytes: &[u8]) -> io::Result<Frame> {
+    Ok(serde_json::from_slice(bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::{Errno, Failure};
+    use crate::message::{Access, Command, Hello, Reply, Request};
+
+    #[test]
+    fn a_frame_reads_as_people_would_write_it() {
+        let frame = Frame::Request {
+            id: 7,
+            body: Request::Map {
+                domain: 1,
+                length: 4096,
+                access: Access::Write,
+            },
+        };
+        assert_eq!(
+            encode(&frame).unwrap(),
+            r#"{"frame":"request","id":7,"body":{"request":"map","domain":1,"length":4096,"access":"write"}}"#
+        );
+    }
+
+    #[test]
+    fn every_kind_of_frame_survives_the_wire() {
+        let failure = Failure::new(Errno::EINVAL, "length 0");
+        for frame in [
+            Frame::Hello(Hello {
+                version: 1,
+                name: "c0".into(),
+            }),
+            Frame::Refused(failure.clone()),
+            Frame::Request {
+                id: u64::MAX,
+                body: Request::Status,
+            },
+            Frame::Reply {
+                id: 1,
+                body: Ok(Reply::Done),
+            },
+            Frame::Reply {
+                id: 1,
+                body: Err(failure),
+            },
+            Frame::Command {
+                id: 2,
+                body: Command::FlushRange {
+                    va: 0x1000_0000_0000,
+                    length: 0x4000,
+                },
+            },
+            Frame::Carried {
+                id: 2,
+                body: Ok(()),
+            },
+        ] {
+            let bytes = encode(&frame).unwrap();
+            assert_eq!(decode(&bytes).unwrap(), frame);
+        }
+    }
+
+    #[test]
+    fn an_added_field_is_no_error_and_an_unknown_message_is() {
+        let added = br#"{"frame":"hello","version":1,"name":"c0","mood":"good"}"#;
+        assert!(decode(added).is_ok());
+        assert!(decode(br#"{"frame":"request","id":1,"body":{"request":"dance"}}"#).is_err());
+        assert!(decode(b"").is_err());
+    }
+}

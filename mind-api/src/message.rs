@@ -1,0 +1,290 @@
+//! What is said. Addresses are global virtual addresses and lengths are bytes, unless a name says pages.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::errno::Failure;
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The version of the protocol that it speaks.
+    pub version: u32,
+    /// Its name, for the controller's log: the program and, for an agent, the blade.
+    pub name: String,
+}
+
+/// The answer to a [`Hello`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The version that the controller speaks.
+    pub version: u32,
+}
+
+/// What a blade is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BladeKind {
+    /// Runs programs and caches pages.
+    Compute,
+    /// Holds pages.
+    Memory,
+}
+
+/// What a program may do with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Nothing (`PROT_NONE`).
+    None,
+    /// Read (`PROT_READ`).
+    Read,
+    /// Read and write (`PROT_READ | PROT_WRITE`).
+    Write,
+}
+
+/// A blade introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// What it is for.
+    pub kind: BladeKind,
+    /// Its name, for people.
+    pub name: String,
+    /// The address of its interface.
+    pub address: Ipv4Addr,
+    /// The Ethernet address of its interface. The controller finds the switch's port by it: a blade is whoever is
+    /// behind that port, whatever it says of itself.
+    pub mac: [u8; 6],
+    /// Pages that a memory blade offers, that a compute blade caches at most.
+    pub pages: u64,
+}
+
+/// Whether an area must be there, or must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Open {
+    /// It must be there (`shm_open` without `O_CREAT`).
+    Existing,
+    /// It is made if it is not there (`O_CREAT`).
+    OrCreate,
+    /// It must not be there (`O_CREAT | O_EXCL`).
+    New,
+}
+
+/// What a blade, a program or an operator asks of the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// This connection is a blade's agent; answered by [`Reply::Registered`].
+    Register(Registration),
+    /// A process of the domain runs on this blade from now on; answered by [`Reply::Entered`].
+    EnterProcess {
+        /// The protection domain's name; it is made if there is none of that name.
+        domain: String,
+        /// The process, as its blade numbers it.
+        pid: i32,
+    },
+    /// It no longer does.
+    ExitProcess {
+        /// The protection domain.
+        domain: u32,
+        /// The process, as its blade numbers it.
+        pid: i32,
+    },
+    /// Zeroed memory that nobody else has; answered by [`Reply::Mapped`].
+    Map {
+        /// The protection domain.
+        domain: u32,
+        /// Bytes, rounded up to whole pages.
+        length: u64,
+        /// What the domain may do with it.
+        access: Access,
+    },
+    /// A whole vma goes.
+    Unmap {
+        /// The protection domain.
+        domain: u32,
+        /// Where it begins.
+        va: u64,
+        /// Its length.
+        length: u64,
+    },
+    /// Other permissions for whole pages.
+    Protect {
+        /// The protection domain.
+        domain: u32,
+        /// The first page.
+        va: u64,
+        /// Bytes, rounded up to whole pages.
+        length: u64,
+        /// What the domain may do with them from now on.
+        access: Access,
+    },
+    /// An area of the domain with a name, at the same address for all who open it; answered by [`Reply::Mapped`].
+    OpenArea {
+        /// The protection domain.
+        domain: u32,
+        /// The name, unique in the domain.
+        name: String,
+        /// Bytes, if it is made; otherwise it must not be longer than the area is. 0: whatever it is.
+        length: u64,
+        /// What the domain may do with it, if it is made.
+        access: Access,
+        /// Whether it must be there.
+        open: Open,
+    },
+    /// The name goes now, the memory with the last unmap.
+    UnlinkArea {
+        /// The protection domain.
+        domain: u32,
+        /// The name.
+        name: String,
+    },
+    /// Everything that the controller knows; answered by [`Reply::Status`].
+    Status,
+}
+
+/// The controller's answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The blade is one of us.
+    Registered {
+        /// Its number among the blades of its kind.
+        number: u8,
+        /// Which life of it this is.
+        incarnation: u16,
+        /// Where compute blades send their requests.
+        switch: Ipv4Addr,
+        /// First address of the window of global addresses.
+        window_base: u64,
+        /// Bytes of that window.
+        window_size: u64,
+    },
+    /// The process is the domain's.
+    Entered {
+        /// The domain's number.
+        domain: u32,
+    },
+    /// The memory is there.
+    Mapped {
+        /// Where it begins.
+        va: u64,
+        /// Bytes, whole pages.
+        length: u64,
+    },
+    /// What there is.
+    Status(Status),
+}
+
+/// What the controller asks of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// A memory blade: these pages are to be zeros. Their versions stay.
+    ZeroPages {
+        /// The first, counted from the start of the blade's memory.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A compute blade: write back what is modified of the range, then drop it; answer when memory has it.
+    FlushRange {
+        /// Where it begins.
+        va: u64,
+        /// Bytes.
+        length: u64,
+    },
+}
+
+/// The state of the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Blades, compute before memory.
+    pub blades: Vec<BladeStatus>,
+    /// Protection domains.
+    pub domains: Vec<DomainStatus>,
+    /// Directory slots in use.
+    pub slots_used: u32,
+    /// Directory slots there are.
+    pub slots: u32,
+}
+
+/// A blade's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BladeStatus {
+    /// What it is for.
+    pub kind: BladeKind,
+    /// Its number among those.
+    pub number: u8,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Which life of it this is.
+    pub incarnation: u16,
+    /// Whether its connection is there.
+    pub connected: bool,
+    /// Pages that it offers or caches at most.
+    pub pages: u64,
+    /// Pages of it that are allocated; 0 for a compute blade.
+    pub allocated: u64,
+}
+
+/// A domain's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// Its number.
+    pub domain: u32,
+    /// Its name.
+    pub name: String,
+    /// Its processes on all blades.
+    pub processes: u32,
+    /// Its vmas.
+    pub vmas: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// One frame on a connection, in either direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum Frame {
+    /// The first of the caller.
+    Hello(Hello),
+    /// The first of the controller, if it takes the caller.
+    Welcome(Welcome),
+    /// The first and last of the controller, if it does not.
+    Refused(Failure),
+    /// To the controller.
+    Request {
+        /// Chosen by the sender; the answer carries it.
+        id: u64,
+        /// What is asked.
+        body: Request,
+    },
+    /// The answer to a request.
+    Reply {
+        /// The request's.
+        id: u64,
+        /// The answer, or why not.
+        body: Result<Reply, Failure>,
+    },
+    /// To an agent.
+    Command {
+        /// Chosen by the sender; the answer carries it.
+        id: u64,
+        /// What is asked.
+        body: Command,
+    },
+    /// The answer to a command.
+    Carried {
+        /// The command's.
+        id: u64,
+        /// Done, or why not.
+        body: Result<(), Failure>,
+    },
+}

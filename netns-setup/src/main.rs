@@ -1,0 +1,287 @@
+//! `netns-setup`: the testbed's command line. What it does is in the library.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use comfy_table::{Table, presets};
+use netns_setup::condition::Condition;
+use netns_setup::plan::{Kind, Plan, SWITCH};
+use netns_setup::testbed::{self, Options, Removed, Testbed};
+use serde_json::json;
+
+/// Switch, compute and memory blades on this machine, each in a network namespace.
+#[derive(Parser)]
+#[command(name = "netns-setup", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Bring a testbed up.
+    Up {
+        /// Compute blades: c0, c1 and so on.
+        #[arg(long, value_name = "N", default_value_t = 2)]
+        compute: u8,
+        /// Memory blades: m0, m1 and so on.
+        #[arg(long, value_name = "N", default_value_t = 2)]
+        memory: u8,
+        /// Memory that each memory blade offers.
+        #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+        memory_size: u64,
+        /// Page cache of each compute blade.
+        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+        cache: u64,
+        /// Start no daemons: the network only.
+        #[arg(long, hide = true)]
+        no_services: bool,
+    },
+    /// Run a command in a blade's namespace.
+    Exec {
+        /// The blade, or sw.
+        blade: String,
+        /// The command.
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Say what there is. Exits with 0 if it is whole.
+    Status {
+        /// The form of the answer.
+        #[arg(short, long, value_enum, default_value_t = Format::Text)]
+        output: Format,
+    },
+    /// Take the testbed down, whole or not.
+    Down,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .init();
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("netns-setup: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Up {
+            compute,
+            memory,
+            memory_size,
+            cache,
+            no_services,
+        } => up(&Options {
+            compute,
+            memory,
+            memory_size,
+            cache,
+            services: if no_services {
+                None
+            } else {
+                Some(own_folder()?)
+            },
+            bound: false,
+        }),
+        Verb::Exec { blade, command } => exec(&blade, &command),
+        Verb::Status { output } => status(output),
+        Verb::Down => {
+            match testbed::down()? {
+                Removed::Nothing => eprintln!("netns-setup: there was no testbed"),
+                Removed::Testbed(what) => eprintln!("netns-setup: {what} are down"),
+                Removed::Debris(why) => {
+                    eprintln!("netns-setup: removed the debris of a testbed ({why})")
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn up(options: &Options) -> Result<ExitCode> {
+    let testbed = Testbed::up(options)?;
+    eprintln!(
+        "netns-setup: {} are up; `netns-setup exec {} -- CMD` runs a command in one",
+        testbed.plan(),
+        testbed
+            .plan()
+            .blades
+            .first()
+            .map_or(SWITCH, |blade| &blade.name),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the programs of the services lie: beside this one.
+fn own_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program lies")?;
+    let folder = own.parent().context("this program lies nowhere")?;
+    Ok(folder.to_owned())
+}
+
+fn exec(blade: &str, command: &[std::ffi::OsString]) -> Result<ExitCode> {
+    let testbed = Testbed::current()?;
+    let environment = testbed.environment(blade)?;
+    testbed.enter(blade)?;
+    let [program, arguments @ ..] = command else {
+        anyhow::bail!("there is no command");
+    };
+    let error = Command::new(program)
+        .args(arguments)
+        .envs(environment)
+        .exec();
+    Err(error).with_context(|| format!("cannot run {} in {blade}", program.display()))
+}
+
+fn status(format: Format) -> Result<ExitCode> {
+    let condition = testbed::look()?;
+    let whole = matches!(&condition, Condition::Running { dead, .. } if dead.is_empty());
+    match format {
+        Format::Json => {
+            let value = as_json(&condition);
+            println!(
+                "{}",
+                serde_json::to_string_pretty(&value).context("cannot write JSON")?
+            );
+        }
+        Format::Text => println!("{}", as_text(&condition)),
+    }
+    Ok(if whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn as_json(condition: &Condition) -> serde_json::Value {
+    match condition {
+        Condition::Absent => json!({ "condition": "absent" }),
+        Condition::Debris { reasons, .. } => json!({ "condition": "debris", "reasons": reasons }),
+        Condition::Running { state, dead } => json!({
+            "condition": "running",
+            "age_seconds": state.age().as_secs(),
+            "maker": state.maker.pid,
+            "switch": {
+                "namespace": Plan::switch_namespace(),
+                "address": Plan::switch_address(),
+                "mac": Plan::switch_mac(),
+                "controller": Plan::controller(),
+            },
+            "blades": state.plan.blades,
+            "services": state.services.iter().map(|service| json!({
+                "name": service.name,
+                "role": service.role,
+                "pid": service.process.pid,
+                "alive": !dead.contains(&service.name),
+            })).collect::<Vec<_>>(),
+        }),
+    }
+}
+
+fn as_text(condition: &Condition) -> String {
+    let (state, dead) = match condition {
+        Condition::Absent => return "no testbed is running".to_owned(),
+        Condition::Debris { reasons, .. } => {
+            return format!(
+                "debris of a testbed ({}); `netns-setup down` removes it",
+                reasons.join("; ")
+            );
+        }
+        Condition::Running { state, dead } => (state, dead),
+    };
+    let service = |name: &str| {
+        let service = state.services.iter().find(|service| service.name == name);
+        match service {
+            None => "none".to_owned(),
+            Some(service) if dead.contains(&service.name) => "dead".to_owned(),
+            Some(service) => format!("process {}", service.process.pid),
+        }
+    };
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header([
+        "BLADE",
+        "KIND",
+        "NAMESPACE",
+        "ADDRESS",
+        "MAC",
+        "SERVICE",
+    ]);
+    table.add_row([
+        SWITCH.to_owned(),
+        "switch".to_owned(),
+        Plan::switch_namespace(),
+        Plan::switch_address().to_string(),
+        Plan::switch_mac().to_string(),
+        service("ctl"),
+    ]);
+    for blade in &state.plan.blades {
+        let kind = match blade.kind {
+            Kind::Compute => "compute",
+            Kind::Memory => "memory",
+        };
+        table.add_row([
+            blade.name.clone(),
+            kind.to_owned(),
+            blade.namespace.clone(),
+            blade.address.to_string(),
+            blade.mac.to_string(),
+            service(&blade.name),
+        ]);
+    }
+    format!("{}\n{}", state.describe(), table)
+}
+
+/// A number of bytes, with K, M or G for powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    const PAGE: u64 = 4096;
+    let wrong = || format!("`{text}` is no size; expected whole pages of 4K, such as 256M");
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+    if bytes == 0 || !bytes.is_multiple_of(PAGE) {
+        return Err(wrong());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_whole_pages() {
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        assert_eq!(parse_size("8192"), Ok(8192));
+        for wrong in ["", "M", "0", "1", "1.5G", "-4K", "99999999999G"] {
+            let error = parse_size(wrong).unwrap_err();
+            assert!(error.contains("expected whole pages"), "{error}");
+        }
+    }
+}
