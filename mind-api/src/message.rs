@@ -1,5 +1,6 @@
 //! What is said. Addresses are global virtual addresses and lengths are bytes, unless a name says pages.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
@@ -211,6 +212,20 @@ pub struct Status {
     pub slots_used: u32,
     /// Directory slots there are.
     pub slots: u32,
+    /// The switch's ports.
+    #[serde(default)]
+    pub ports: Vec<PortStatus>,
+}
+
+/// A port of the switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// Its interface.
+    pub interface: String,
+    /// The name of the blade behind it, if one has registered.
+    pub blade: Option<String>,
+    /// Packets that came in there, by what became of them.
+    pub packets: BTreeMap<String, u64>,
 }
 
 /// A blade's state.

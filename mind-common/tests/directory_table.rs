@@ -9,7 +9,7 @@ use mind_common::{
     directory::{
         Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, State, Supply, Target, Want,
         Word,
-        machine::{hold, may_operate, may_write_back, on_answer, on_request, release, seize},
+        machine::{Loss, hold, may_operate, may_write_back, on_answer, on_loss, on_request, release, seize},
     },
     id::{BladeId, BladeSet},
     serial::Episode,
@@ -415,4 +415,66 @@ fn the_way_of_a_request_is_named_after_the_words_it_led_from_and_to() {
         assert_eq!(Path::from_u8(path as u8), Some(path));
     }
     assert_eq!(Path::from_u8(Path::ALL.len() as u8), None);
+}
+
+#[test]
+fn a_blade_that_is_gone_is_named_by_no_word() {
+    use State::*;
+    // c2 is gone; busy words have requester c9 unless they say c2.
+    let busy_for = |state, requester, blades: &[u8]| {
+        Word::new(state, c(requester), Episode::new(7), set(blades))
+    };
+    let invalid = word(Invalid, &[]);
+    for (before, expected) in [
+        (word(Free, &[]), None),
+        (word(Invalid, &[]), None),
+        (word(Shared, &[3]), None),
+        (word(Shared, &[2]), Some((invalid, Loss::Nothing))),
+        (
+            word(Shared, &[2, 3]),
+            Some((word(Shared, &[3]), Loss::Nothing)),
+        ),
+        (word(Modified, &[3]), None),
+        (word(Modified, &[2]), Some((invalid, Loss::Writes))),
+        (
+            word(Held, &[2, 3]),
+            Some((word(Held, &[3]), Loss::Nothing)),
+        ),
+        (busy_for(SharedToModified, 9, &[3]), None),
+        (
+            busy_for(SharedToModified, 9, &[2, 3]),
+            Some((busy_for(SharedToModified, 9, &[3]), Loss::Nothing)),
+        ),
+        (
+            busy_for(SharedToModified, 9, &[2]),
+            Some((word(Modified, &[9]), Loss::Nothing)),
+        ),
+        (
+            busy_for(SharedToModified, 2, &[3]),
+            Some((word(Shared, &[3]), Loss::Nothing)),
+        ),
+        (
+            busy_for(ModifiedToShared, 9, &[2]),
+            Some((invalid, Loss::Writes)),
+        ),
+        (
+            busy_for(ModifiedToModified, 9, &[2]),
+            Some((invalid, Loss::Writes)),
+        ),
+        (
+            busy_for(ModifiedToShared, 2, &[3]),
+            Some((word(Modified, &[3]), Loss::Nothing)),
+        ),
+        (
+            busy_for(ModifiedToModified, 2, &[3]),
+            Some((word(Modified, &[3]), Loss::Nothing)),
+        ),
+        (busy_for(ModifiedToModified, 9, &[3]), None),
+    ] {
+        let outcome = on_loss(before, c(2)).map(|step| (step.next, step.verdict));
+        assert_eq!(outcome, expected, "{before:?}");
+        if let Some((after, _)) = outcome {
+            assert_eq!(on_loss(after, c(2)), None, "{after:?}");
+        }
+    }
 }

@@ -481,3 +481,54 @@ pub const fn release(word: Word, state: State, blades: BladeSet) -> Option<Word>
         _ => None,
     }
 }
+
+/// What a blade that is gone takes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// Nothing: memory has all that it had.
+    Nothing,
+    /// What it wrote into the region since it last wrote back.
+    Writes,
+}
+
+/// Blade `gone` will not answer any more, and nothing it sends is listened to. `None` when the
+/// word does not name it.
+///
+/// What it asked for is taken back; that blades which are still listed may have given the region
+/// up meanwhile does no harm. What it was asked for counts as given, or, where only it could have
+/// given it, the requester asks again and finds the region clean.
+pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
+    let blades = word.blades();
+    let listed = blades.contains(gone);
+    let rest = blades.without(gone);
+    let asked = word.state().is_busy() && word.requester().get() == gone.get();
+    if !listed && !asked {
+        return None;
+    }
+    let (next, verdict) = match word.state() {
+        State::Free => return None,
+        State::Invalid => (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Nothing),
+        State::Held => (word.with_blades(rest), Loss::Nothing),
+        State::Shared | State::SharedToModified if rest.is_empty() && (asked || !is_busy(word)) => {
+            (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Nothing)
+        }
+        State::Shared => (word.settled(State::Shared, rest), Loss::Nothing),
+        State::SharedToModified if asked => (word.settled(State::Shared, rest), Loss::Nothing),
+        State::SharedToModified if rest.is_empty() => {
+            let requester = BladeSet::only(word.requester());
+            (word.settled(State::Modified, requester), Loss::Nothing)
+        }
+        State::SharedToModified => (word.with_blades(rest), Loss::Nothing),
+        State::Modified | State::ModifiedToShared | State::ModifiedToModified if listed => {
+            (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Writes)
+        }
+        State::Modified | State::ModifiedToShared | State::ModifiedToModified => {
+            (word.settled(State::Modified, blades), Loss::Nothing)
+        }
+    };
+    Some(Transition { next, verdict })
+}
+
+const fn is_busy(word: Word) -> bool {
+    word.state().is_busy()
+}

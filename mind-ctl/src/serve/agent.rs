@@ -1,0 +1,89 @@
+//! How a blade's agent is told what to do: a command goes out on its session, and its answer comes back there.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mind_api::{
+    Command, Errno, Failure,
+    message::Frame,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a command may take. A flush waits for write-backs; zeroing takes about a second per GiB.
+const LIMIT: Duration = Duration::from_secs(30);
+
+type Waiting = HashMap<u64, oneshot::Sender<Result<(), Failure>>>;
+
+/// Where a session's frames go, and the answers that are expected on it.
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    name: Arc<str>,
+    outgoing: mpsc::Sender<Frame>,
+    waiting: Arc<Mutex<(u64, Waiting)>>,
+}
+
+impl Agent {
+    /// An agent whose frames go there.
+    pub(super) fn new(name: &str, outgoing: mpsc::Sender<Frame>) -> Self {
+        Self {
+            name: name.into(),
+            outgoing,
+            waiting: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (u64, Waiting)> {
+        // A number and a map, whole whatever their holder was doing.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for something and waits until it is done.
+    ///
+    /// # Errors
+    ///
+    /// What the agent says, or `EIO` when it says nothing.
+    pub(super) async fn order(&self, body: Command) -> Result<(), Failure> {
+        let (sender, answer) = oneshot::channel();
+        let id = {
+            let mut waiting = self.lock();
+            waiting.0 += 1;
+            let id = waiting.0;
+            waiting.1.insert(id, sender);
+            id
+        };
+        let silent = |what: &str| {
+            let message = format!("{} {what} when asked for {body:?}", self.name);
+            Failure::new(Errno::EIO, message)
+        };
+        let result = tokio::time::timeout(LIMIT, async {
+            let frame = Frame::Command {
+                id,
+                body: body.clone(),
+            };
+            self.outgoing
+                .send(frame)
+                .await
+                .map_err(|_| silent("was gone"))?;
+            answer.await.map_err(|_| silent("went"))?
+        })
+        .await;
+        self.lock().1.remove(&id);
+        result.map_err(|_| silent("did not answer in time"))?
+    }
+
+    /// The agent answers a command.
+    pub(super) fn answered(&self, id: u64, result: Result<(), Failure>) {
+        if let Some(waiting) = self.lock().1.remove(&id) {
+            // Whoever waited may have given up.
+            let _ = waiting.send(result);
+        }
+    }
+
+    /// The agent is gone: nobody need wait.
+    pub(super) fn gone(&self) {
+        self.lock().1.clear();
+    }
+}

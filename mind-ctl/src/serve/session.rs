@@ -1,0 +1,123 @@
+//! A connection: greets, takes requests, passes commands on and their answers back.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use mind_api::{
+    Errno, Failure, Welcome,
+    frame::{decode, encode, framed},
+    message::{BladeKind, Frame},
+};
+use tokio::{
+    net::TcpStream,
+    sync::{Mutex, mpsc},
+};
+
+use super::{agent::Agent, core::Core};
+
+/// Frames that may wait to be sent on a connection.
+const WAITING: usize = 64;
+
+/// Whose connection it is, once that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registered {
+    pub(super) kind: BladeKind,
+    pub(super) number: u8,
+    pub(super) incarnation: u16,
+}
+
+/// A connection, as requests see it.
+pub(super) struct Session {
+    pub(super) peer: SocketAddr,
+    pub(super) agent: Agent,
+    pub(super) registered: Mutex<Option<Registered>>,
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn run(core: Arc<Mutex<Core>>, stream: TcpStream, peer: SocketAddr) {
+    // Calls are small and somebody waits for each.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "a connection will be slow");
+    }
+    let (mut sink, mut stream) = framed(stream).split();
+    let name = match stream.next().await {
+        Some(Ok(bytes)) => match decode(&bytes) {
+            Ok(Frame::Hello(hello)) => {
+                let greeting = if hello.version == mind_api::VERSION {
+                    Frame::Welcome(Welcome {
+                        version: mind_api::VERSION,
+                    })
+                } else {
+                    let message = format!(
+                        "{} speaks version {}, this controller {}",
+                        hello.name,
+                        hello.version,
+                        mind_api::VERSION
+                    );
+                    Frame::Refused(Failure::new(Errno::EPROTO, message))
+                };
+                let refused = matches!(greeting, Frame::Refused(_));
+                let Ok(bytes) = encode(&greeting) else {
+                    return;
+                };
+                if sink.send(bytes).await.is_err() || refused {
+                    return;
+                }
+                hello.name
+            }
+            _ => {
+                tracing::warn!(%peer, "a connection does not begin with a greeting");
+                return;
+            }
+        },
+        _ => return,
+    };
+
+    let (outgoing, mut queue) = mpsc::channel::<Frame>(WAITING);
+    let session = Arc::new(Session {
+        peer,
+        agent: Agent::new(&name, outgoing.clone()),
+        registered: Mutex::new(None),
+    });
+    let sender = tokio::spawn(async move {
+        while let Some(frame) = queue.recv().await {
+            match encode(&frame) {
+                Ok(bytes) => {
+                    if sink.send(bytes).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => tracing::error!(%error, "an answer cannot be sent"),
+            }
+        }
+    });
+    while let Some(Ok(bytes)) = stream.next().await {
+        match decode(&bytes) {
+            Ok(Frame::Request { id, body }) => {
+                // Not here: what is asked may wait for a command's answer on this connection.
+                let (core, session) = (Arc::clone(&core), Arc::clone(&session));
+                let outgoing = outgoing.clone();
+                tokio::spawn(async move {
+                    let body = core.lock().await.request(&session, body).await;
+                    if let Err(failure) = &body {
+                        tracing::debug!(%failure, "refused");
+                    }
+                    let _ = outgoing.send(Frame::Reply { id, body }).await;
+                });
+            }
+            Ok(Frame::Carried { id, body }) => session.agent.answered(id, body),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%peer, name, %error, "a frame that cannot be understood");
+                break;
+            }
+        }
+    }
+    session.agent.gone();
+    let registered = *session.registered.lock().await;
+    if let Some(registered) = registered {
+        tracing::warn!(name, ?registered, "a blade is gone");
+        core.lock().await.lost(registered).await;
+    }
+    sender.abort();
+}
