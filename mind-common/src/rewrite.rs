@@ -1,0 +1,95 @@
+//! What the switch and the memory blades write over a packet's transport headers when they turn
+//! it into another one: pure functions from the old header to the new.
+//!
+//! What TC sends for a packet that XDP passed up follows from the packet alone: [`fan_out`].
+
+use crate::{
+    id::{BladeId, BladeSet, Connection},
+    serial::Seq,
+    wire::{Bth, Opcode},
+};
+
+/// The header of an INVALIDATE to the blade at `connection`, because of the request with number
+/// `seq`.
+#[inline(always)]
+pub const fn invalidate(connection: Connection, seq: Seq) -> Bth {
+    Bth::new(Opcode::Invalidate, connection.to_qp(), seq)
+}
+
+/// The header of a packet that XDP passes up to TC: it becomes an INVALIDATE to each blade that
+/// its coherence header lists.
+#[inline(always)]
+pub const fn pass_up(requester: Connection, seq: Seq) -> Bth {
+    Bth::new(Opcode::FanOut, requester.to_qp(), seq)
+}
+
+/// The header of what answers a request, or completes it: same connection, same number.
+#[inline(always)]
+pub const fn answer(request: &Bth, opcode: Opcode) -> Bth {
+    Bth::new(opcode, request.dest_qp(), request.seq())
+}
+
+/// The header of what completes a request when the last answer to its invalidation is in: the
+/// answer's number is the request's, the connection is the requester's.
+#[inline(always)]
+pub const fn complete(answer: &Bth, opcode: Opcode, requester: Connection) -> Bth {
+    Bth::new(opcode, requester.to_qp(), answer.seq())
+}
+
+/// The first of the copies still to be sent to the blades in `pending`, and who is left after it;
+/// `None` when all are sent. All that differs between the copies is whom they go to: the rest of
+/// their headers is the passed packet's, made an INVALIDATE.
+#[inline(always)]
+pub const fn fan_out(pending: BladeSet) -> Option<(BladeId, BladeSet)> {
+    match pending.first() {
+        Some(blade) => Some((blade, pending.without(blade))),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn connection(blade: u8, incarnation: u16) -> Connection {
+        Connection {
+            blade: BladeId::new(blade).expect("a blade's number"),
+            incarnation,
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_to_who_asked_under_the_same_number() {
+        let mut request = Bth::new(Opcode::Read, connection(3, 7).to_qp(), Seq::new(99));
+        request.set_attempt(5);
+        let answer = answer(&request, Opcode::ReadResponse);
+        assert_eq!(answer.opcode, Opcode::ReadResponse as u8);
+        assert_eq!(answer.dest_qp(), connection(3, 7).to_qp());
+        assert_eq!(answer.seq(), Seq::new(99));
+        assert_eq!(answer.attempt(), 0);
+    }
+
+    #[test]
+    fn a_completion_goes_to_the_requester_under_the_requests_number() {
+        let last = Bth::new(Opcode::InvalidateAck, connection(1, 2).to_qp(), Seq::new(5));
+        let done = complete(&last, Opcode::Acknowledge, connection(9, 4));
+        assert_eq!(done.dest_qp(), connection(9, 4).to_qp());
+        assert_eq!(done.seq(), Seq::new(5));
+    }
+
+    proptest! {
+        #[test]
+        fn every_listed_blade_gets_exactly_one_copy(bits: u32) {
+            let mut pending = BladeSet::from_bits(bits);
+            let mut sent = Vec::new();
+            while let Some((blade, rest)) = fan_out(pending) {
+                sent.push(blade);
+                pending = rest;
+            }
+            let listed: Vec<_> = BladeSet::from_bits(bits).iter().collect();
+            prop_assert_eq!(sent, listed);
+        }
+    }
+}
