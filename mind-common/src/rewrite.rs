@@ -17,10 +17,10 @@ pub const fn invalidate(connection: Connection, seq: Seq) -> Bth {
 }
 
 /// The header of a packet that XDP passes up to TC: it becomes an INVALIDATE to each blade that
-/// its coherence header lists.
+/// its coherence header lists, because of the request with number `seq`.
 #[inline(always)]
-pub const fn pass_up(requester: Connection, seq: Seq) -> Bth {
-    Bth::new(Opcode::FanOut, requester.to_qp(), seq)
+pub const fn pass_up(request: &Bth, seq: Seq) -> Bth {
+    Bth::new(Opcode::FanOut, request.dest_qp(), seq)
 }
 
 /// The header of what answers a request, or completes it: same connection, same number.

@@ -13,8 +13,9 @@ use zerocopy::{
 use crate::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va, WINDOW_BASE},
     directory::Word,
-    id::{Connection, DomainId},
+    id::{BladeId, Connection, DomainId},
     serial::{Episode, Seq, Version},
+    wire::{OUTER_LEN, SHORT_REQUEST_LEN},
 };
 
 /// Declares a map's value: plain data, shared with the programs.
@@ -141,6 +142,16 @@ impl Peer {
     #[inline(always)]
     pub const fn is_present(&self) -> bool {
         self.flags & PEER_PRESENT != 0
+    }
+
+    /// The compute blade's current connection. The table is by number, so the number is the
+    /// caller's.
+    #[inline(always)]
+    pub const fn connection_of(&self, blade: BladeId) -> Connection {
+        Connection {
+            blade,
+            incarnation: (self.connection >> 8) as u16,
+        }
     }
 }
 
@@ -452,6 +463,36 @@ plain! {
 
 /// A page in a memory blade's store.
 pub type PageValue = [u8; PAGE_SIZE];
+
+/// Bytes of a frame from its first to the end of the longest header of ours. Every frame of ours
+/// has at least so many, and they are all that the switch ever writes to.
+pub const HEADERS_LEN: usize = OUTER_LEN + SHORT_REQUEST_LEN;
+
+plain! {
+    /// What the bench's programs put back before each run, since a run changes them: the frame's
+    /// headers, and a slot.
+    pub struct Template {
+        /// The slot.
+        pub word: u64,
+        /// Its index.
+        pub slot: u32,
+        /// The frame's headers.
+        pub headers: Headers,
+        /// 0.
+        pub reserved: [u8; 6],
+    }
+}
+
+/// The headers of a frame, as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Headers(pub [u8; HEADERS_LEN]);
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self([0; HEADERS_LEN])
+    }
+}
 
 const _: () = assert!(size_of::<Switch>() == 12);
 const _: () = assert!(size_of::<Port>() == 16);

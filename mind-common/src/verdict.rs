@@ -44,6 +44,7 @@ macro_rules! verdicts {
             }
 
             /// What the network sees of it.
+            #[inline(always)]
             pub const fn kind(self) -> Kind {
                 match self {
                     $(Self::$variant => $kind,)+
@@ -175,6 +176,19 @@ impl Verdict {
         Self::ALL.get(number).copied()
     }
 
+    /// The verdict on a request that the directory's state machine refuses.
+    #[inline(always)]
+    pub const fn of_directory(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy => Self::Busy,
+            Refusal::NoCopy => Self::NoCopy,
+            Refusal::Invalid => Self::Invalid,
+            Refusal::Denied => Self::Protected,
+            Refusal::Stale => Self::NotOwner,
+            Refusal::Unreachable => Self::NoMemory,
+        }
+    }
+
     /// Its number: its place among a port's [`Counters`].
     #[inline(always)]
     pub const fn number(self) -> usize {
@@ -200,6 +214,14 @@ mod tests {
             assert_eq!(Verdict::from_number(number), Some(verdict));
         }
         assert_eq!(Verdict::from_number(Verdict::ALL.len()), None);
+    }
+
+    #[test]
+    fn the_directorys_refusals_go_out_as_they_are() {
+        for refusal in Refusal::ALL {
+            let verdict = Verdict::of_directory(refusal);
+            assert_eq!(verdict.kind(), Kind::Refused(refusal), "{verdict}");
+        }
     }
 
     #[test]

@@ -1,0 +1,95 @@
+//! Fan-out, in TC: one packet that XDP passed up becomes an exact INVALIDATE to every blade that
+//! it lists.
+//!
+//! Here a frame may be trimmed: it is a socket buffer by now, and `bpf_skb_change_tail` keeps the
+//! right books of it, as XDP does not (see `packet`). What is sent follows from the packet alone;
+//! only where a blade is gets looked up. A copy that cannot be sent is as lost as on the wire: the
+//! requester's retry has it sent again.
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC},
+    helpers::generated::bpf_skb_change_tail,
+    programs::TcContext,
+};
+use mind_common::{
+    id::{BladeId, BladeSet, MAX_BLADES},
+    rewrite,
+    table::{HEADERS_LEN, Peer, Switch},
+    verdict::Verdict,
+    wire::{Opcode, SHORT_REQUEST_LEN},
+};
+
+use crate::{decision::count, maps, packet::Frame};
+
+/// Copies what XDP passed up; leaves everything else to who comes next.
+#[inline(always)]
+pub fn ingress(ctx: &TcContext) -> i32 {
+    // SAFETY: the context is the one that the kernel gave to this program.
+    let (ifindex, tagged) = unsafe { ((*ctx.skb.skb).ifindex, (*ctx.skb.skb).vlan_present != 0) };
+    let Some((switch, frame)) = passed_up(ctx, ifindex) else {
+        return TC_ACT_UNSPEC;
+    };
+    // The kernel took the tag off after XDP had seen it, so XDP saw no frame of ours: this one
+    // comes from outside.
+    let verdict = if tagged {
+        Verdict::Internal
+    } else {
+        multiply(ctx, switch, frame)
+    };
+    count(ctx, ifindex, verdict);
+    TC_ACT_SHOT
+}
+
+/// The headers, if XDP passed the frame up to be copied.
+#[inline(always)]
+fn passed_up(ctx: &TcContext, ifindex: u32) -> Option<(&'static Switch, Frame)> {
+    let port = maps::PORTS.get(ifindex)?;
+    let switch = maps::SWITCH.get(0)?;
+    if !port.fans_out() {
+        return None;
+    }
+    let frame: Frame = ctx.load(0).ok()?;
+    let is_one = frame.outer.is_for(switch.ipv4)
+        && frame.outer.payload_len(ctx.len() as u64).is_some()
+        && frame.bth.opcode == Opcode::FanOut as u8;
+    is_one.then_some((switch, frame))
+}
+
+/// Trims the frame to its headers, and sends a copy to every listed blade.
+#[inline(always)]
+fn multiply(ctx: &TcContext, switch: &Switch, mut frame: Frame) -> Verdict {
+    // SAFETY: the context is the one that the kernel gave to this program, which holds no pointer
+    // into the packet.
+    if unsafe { bpf_skb_change_tail(ctx.as_ptr().cast(), HEADERS_LEN as u32, 0) } != 0 {
+        return Verdict::CopyFailed;
+    }
+    frame.outer.set_payload_len(SHORT_REQUEST_LEN);
+    let mut verdict = Verdict::FannedOut;
+    let mut pending = BladeSet::from_bits(frame.ceth().pending.get());
+    for _ in 0..MAX_BLADES {
+        let Some((blade, rest)) = rewrite::fan_out(pending) else {
+            break;
+        };
+        pending = rest;
+        let missed = match maps::COMPUTE.get(blade.get() as u32) {
+            Some(peer) if peer.is_present() => {
+                if send(ctx, switch, frame, blade, peer) {
+                    continue;
+                }
+                Verdict::CopyFailed
+            }
+            _ => Verdict::DeadBlade,
+        };
+        verdict = missed;
+    }
+    verdict
+}
+
+/// Sends a copy of `frame` to `blade`, which is there as `peer`; whether it went.
+#[inline(always)]
+fn send(ctx: &TcContext, switch: &Switch, mut frame: Frame, blade: BladeId, peer: &Peer) -> bool {
+    frame.bth = rewrite::invalidate(peer.connection_of(blade), frame.bth.seq());
+    frame.outer.send_to(switch, peer);
+    ctx.store(0, &frame, 0).is_ok() && ctx.clone_redirect(peer.ifindex, 0).is_ok()
+}
