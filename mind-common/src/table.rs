@@ -464,6 +464,9 @@ plain! {
 /// A page in a memory blade's store.
 pub type PageValue = [u8; PAGE_SIZE];
 
+/// How often a program tries at most to change a word that other processors change meanwhile.
+pub const MAX_TRIES: u32 = 8;
+
 /// Bytes of a frame from its first to the end of the longest header of ours. Every frame of ours
 /// has at least so many, and they are all that the switch ever writes to.
 pub const HEADERS_LEN: usize = OUTER_LEN + SHORT_REQUEST_LEN;

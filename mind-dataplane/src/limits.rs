@@ -1,4 +1,6 @@
-//! How large the maps are made: a map's size is fixed when it is loaded.
+//! What is fixed when programs and maps are loaded: how large the maps are, above all.
+
+use mind_common::table::MAX_TRIES;
 
 /// Sizes of a switch's maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,10 @@ pub struct SwitchLimits {
     pub blocks: u32,
     /// Directory slots, of which the first is never used.
     pub slots: u32,
-    /// Log every verdict (see [`attach`](crate::attach)); for debugging, it costs more than all the rest.
+    /// How often a program tries to change a region's word that other processors change
+    /// meanwhile, before it refuses: 1 to [`MAX_TRIES`].
+    pub tries: u32,
+    /// Log every verdict; for debugging, it costs more than all the rest.
     pub log_verdicts: bool,
 }
 
@@ -29,6 +34,7 @@ impl Default for SwitchLimits {
             translation: 4096,
             blocks: 8192,
             slots: 30_001,
+            tries: MAX_TRIES,
             log_verdicts: false,
         }
     }

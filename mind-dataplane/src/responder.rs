@@ -3,7 +3,7 @@
 use std::{net::Ipv4Addr, path::Path};
 
 use aya::{Ebpf, programs::Xdp};
-use mind_common::table;
+use mind_common::table::{self, MAX_TRIES};
 
 use crate::{
     MemoryLimits, Result, Store, Tally,
@@ -51,7 +51,7 @@ impl Responder {
             (store::MAPS[0], limits.pages),
             (store::MAPS[1], limits.pages),
         ];
-        let mut ebpf = object::load(&sizes, limits.log_verdicts)?;
+        let mut ebpf = object::load(&sizes, MAX_TRIES, limits.log_verdicts)?;
         object::xdp(&mut ebpf, program::RESPONDER)?;
         let maps = Maps::take(&mut ebpf, &MAPS)?;
         Ok(Self {

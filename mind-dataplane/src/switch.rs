@@ -69,7 +69,7 @@ impl Switch {
     ///
     /// When the kernel refuses, for want of privileges or memory.
     pub fn load(limits: &SwitchLimits) -> Result<Self> {
-        let mut ebpf = object::load(&sizes(limits), limits.log_verdicts)?;
+        let mut ebpf = object::load(&sizes(limits), limits.tries, limits.log_verdicts)?;
         object::xdp(&mut ebpf, program::SWITCH)?;
         object::classifier(&mut ebpf, program::FAN_OUT)?;
         let maps = Maps::take(&mut ebpf, &MAPS)?;

@@ -7,8 +7,19 @@
 
 use core::intrinsics::{self, AtomicOrdering};
 
-/// How often a stage tries again when another processor changed the word meanwhile.
-pub const TRIES: usize = 8;
+use aya_ebpf::Global;
+use mind_common::table::MAX_TRIES;
+
+/// How often a stage tries to change a word that other processors change meanwhile: the loader's
+/// to set, before the program is loaded.
+#[unsafe(no_mangle)]
+static TRIES: Global<u32> = Global::new(MAX_TRIES);
+
+/// The tries, one by one. The verifier sees the end of them either way.
+#[inline(always)]
+pub fn tries() -> core::ops::Range<u32> {
+    0..TRIES.load().min(MAX_TRIES)
+}
 
 /// The word at `at`.
 ///

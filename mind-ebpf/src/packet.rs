@@ -8,7 +8,10 @@
 //! shrinks, frees memory that is in use: the machine dies some time later. A test looks through
 //! the object for calls of the helpers that could.
 
-use aya_ebpf::{helpers::generated::bpf_xdp_get_buff_len, programs::XdpContext};
+use aya_ebpf::{
+    helpers::generated::bpf_xdp_get_buff_len,
+    programs::{TcContext, XdpContext},
+};
 use mind_common::{
     checksum::Change,
     rewrite,
@@ -99,26 +102,33 @@ impl Outer {
     /// Sends it on to `peer`, in the switch's name.
     #[inline(always)]
     pub fn send_to(&mut self, switch: &Switch, peer: &Peer) {
-        let change = self
-            .lower_ttl()
+        self.hop();
+        self.address_to(switch, peer);
+    }
+
+    /// Addresses it to `peer`, in the switch's name.
+    #[inline(always)]
+    pub fn address_to(&mut self, switch: &Switch, peer: &Peer) {
+        let change = Change::NONE
             .of4(self.ip.src_addr, switch.ipv4)
             .of4(self.ip.dst_addr, peer.ipv4);
         self.ip.check = change.apply(self.ip.check);
         self.ip.src_addr = switch.ipv4;
         self.ip.dst_addr = peer.ipv4;
-        self.eth.src_addr = switch.mac;
-        self.eth.dst_addr = peer.mac;
+        copy_mac(&mut self.eth.src_addr, &switch.mac);
+        copy_mac(&mut self.eth.dst_addr, &peer.mac);
         self.udp.check = [0; 2];
     }
 
     /// Sends it back to where it came from.
     #[inline(always)]
     pub fn turn_back(&mut self) {
+        self.hop();
         // Swapping the addresses leaves the sum as it is.
-        let change = self.lower_ttl();
-        self.ip.check = change.apply(self.ip.check);
         (self.ip.src_addr, self.ip.dst_addr) = (self.ip.dst_addr, self.ip.src_addr);
-        (self.eth.src_addr, self.eth.dst_addr) = (self.eth.dst_addr, self.eth.src_addr);
+        let from = Mac::of(&self.eth.src_addr);
+        copy_mac(&mut self.eth.src_addr, &self.eth.dst_addr);
+        from.put(&mut self.eth.dst_addr);
         self.udp.check = [0; 2];
     }
 
@@ -129,12 +139,47 @@ impl Outer {
         self.ip.ttl <= 1
     }
 
+    /// Lowers the time to live by the hop that it is about to make.
     #[inline(always)]
-    fn lower_ttl(&mut self) -> Change {
+    pub fn hop(&mut self) {
         let old = [self.ip.ttl, self.ip.proto];
         self.ip.ttl = self.ip.ttl.wrapping_sub(1);
-        Change::NONE.of2(old, [self.ip.ttl, self.ip.proto])
+        let change = Change::NONE.of2(old, [self.ip.ttl, self.ip.proto]);
+        self.ip.check = change.apply(self.ip.check);
     }
+}
+
+/// An Ethernet address on its way from one place to another, in two registers. Copied as an array
+/// it goes byte by byte, in a loop.
+struct Mac(u32, u16);
+
+impl Mac {
+    #[inline(always)]
+    fn of(address: &[u8; 6]) -> Self {
+        let at = address.as_ptr();
+        // SAFETY: four bytes and two, of the six that there are.
+        unsafe {
+            Self(
+                at.cast::<u32>().read_unaligned(),
+                at.add(4).cast::<u16>().read_unaligned(),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn put(self, address: &mut [u8; 6]) {
+        let at = address.as_mut_ptr();
+        // SAFETY: four bytes and two, of the six that there are.
+        unsafe {
+            at.cast::<u32>().write_unaligned(self.0);
+            at.add(4).cast::<u16>().write_unaligned(self.1);
+        }
+    }
+}
+
+#[inline(always)]
+fn copy_mac(to: &mut [u8; 6], from: &[u8; 6]) {
+    Mac::of(from).put(to);
 }
 
 impl Frame {
@@ -278,4 +323,17 @@ pub fn parse(ctx: &XdpContext, own: [u8; 4]) -> Staged<(&mut Frame, usize)> {
         Some(len) => Ok((frame, len)),
         None => Err(stop!(Truncated)),
     }
+}
+
+/// The headers of a frame in TC, where they lie in the packet, if it has so many bytes. To be
+/// asked for again after every helper that may move the packet.
+#[inline(always)]
+pub fn headers(ctx: &TcContext) -> Option<&mut Frame> {
+    let (start, end) = (ctx.data(), ctx.data_end());
+    if start + HEADERS_LEN > end {
+        return None;
+    }
+    // SAFETY: the packet has that many bytes, which nobody else looks at while the program runs;
+    // any bytes are a `Frame`.
+    Some(unsafe { &mut *(start as *mut Frame) })
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. This file holds the command line only; each command lives in the module
 //! of its name.
 
+mod bench;
 mod bpf_linker;
 mod build;
 mod debian;
@@ -34,6 +35,8 @@ enum Command {
     Lint,
     /// Build everything and run all tests.
     Test(test::Args),
+    /// Build everything, optimized, and run a bench.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Lint => lint::run(),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -236,8 +236,7 @@ fn is_passed_up(
 fn acquiring_from_three_sharers_is_passed_up(world: &mut World) {
     world.set_word(State::Shared, [1, 2, 3]);
     let run = world.send(0, &acquire(0, PAGE).seq(50));
-    let supply = Supply::Grant;
-    let expected = invalidation(0, 11, Target::Invalid, supply);
+    let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
     is_passed_up(&run, blades([1, 2, 3]), [0, 0, 50], expected);
     assert_eq!(world.word().state(), State::SharedToModified);
     assert_eq!(world.slot().invalidations(), 1);

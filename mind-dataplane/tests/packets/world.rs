@@ -9,8 +9,8 @@ use mind_common::{
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::{Episode, Seq, Version},
     table::{
-        MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PageTag, Peer, Permission, Port, Slot,
-        Translation,
+        HEADERS_LEN, Headers, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PageTag, Peer,
+        Permission, Port, Slot, Template, Translation,
     },
     verdict::{Kind, Verdict},
     wire::{
@@ -19,7 +19,7 @@ use mind_common::{
     },
 };
 use mind_dataplane::{
-    MemoryLimits, Responder, SlotHandle, Switch, SwitchLimits,
+    MemoryLimits, Responder, SlotHandle, Switch, SwitchLimits, Tally,
     harness::{Bed, Host, Network, Packet, Run, Seen, XdpAction},
 };
 
@@ -234,6 +234,8 @@ impl World {
             translation: 16,
             blocks: 8,
             slots: 64,
+            // Few, so that a race can be lost in a test's time.
+            tries: 2,
             log_verdicts: false,
         };
         let memory = MemoryLimits {
@@ -448,6 +450,32 @@ impl World {
         let run = run.expect("the kernel runs the program");
         self.met(&run, packet);
         run
+    }
+
+    /// Sends `packet` into compute blade `number`'s port `times` times; the verdicts.
+    pub fn send_often(&mut self, number: u8, packet: &Packet, times: u32) -> Tally {
+        let port = self.port(number);
+        let mut headers = Headers::default();
+        headers.0.copy_from_slice(&packet.bytes()[..HEADERS_LEN]);
+        let template = Template {
+            headers,
+            // No slot: only the frame is put back between the runs.
+            slot: u32::MAX,
+            ..Template::default()
+        };
+        let switch = &self.bed.switch;
+        let before = switch.tally(port).expect("the counters can be read");
+        self.bed
+            .set_template(template)
+            .expect("a template can be set");
+        self.bed
+            .time("mind_bench_staged", port, packet.bytes(), times)
+            .expect("the kernel runs the program");
+        let switch = &self.bed.switch;
+        let after = switch.tally(port).expect("the counters can be read");
+        let counted = after.since(&before);
+        self.met.extend(counted.iter().map(|(verdict, _)| verdict));
+        counted
     }
 
     /// Sends `packet` to the memory blade, and checks what must hold of any.

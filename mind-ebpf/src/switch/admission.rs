@@ -1,6 +1,7 @@
 //! Whether a request is well-formed, allowed, and can be served: what is asked before the
 //! directory is.
 
+use aya_ebpf::maps::lpm_trie::Key;
 use mind_common::{
     addr::{PAGE_SIZE, Va},
     id::{BladeId, DomainId},
@@ -13,7 +14,6 @@ use crate::{
     decision::{Staged, stop},
     maps,
 };
-use aya_ebpf::maps::lpm_trie::Key;
 
 /// Where an address is kept: which memory blade, and at which offset.
 pub struct Place {
@@ -21,6 +21,20 @@ pub struct Place {
     pub peer: &'static Peer,
     /// The offset in its store, in bytes.
     pub offset: Va,
+}
+
+// Keys of tries are packed, and the verifier allows no unaligned access to the stack (unlike to
+// packets and maps): these put the addresses in the keys where they are aligned.
+
+/// A protection key: the prefix length and the domain fill the first 8 bytes.
+#[repr(C, align(8))]
+struct ProtectionLookup(Key<ProtectionKey>);
+
+/// A translation key: the prefix length is in the way.
+#[repr(C, align(8))]
+struct TranslationLookup {
+    _gap: u32,
+    key: Key<TranslationKey>,
 }
 
 /// The page that `reth` names: one whole page of the window.
@@ -40,8 +54,11 @@ pub fn admit(blade: BladeId, domain: DomainId, va: Va, class: u32) -> Staged<()>
     if placed >> blade.get() & 1 == 0 {
         return Err(stop!(NotPlaced));
     }
-    let key = Key::new(ProtectionKey::BITS, ProtectionKey::new(domain, va));
-    match maps::PROTECTION.get(&key) {
+    let key = ProtectionLookup(Key::new(
+        ProtectionKey::BITS,
+        ProtectionKey::new(domain, va),
+    ));
+    match maps::PROTECTION.get(&key.0) {
         Some(permission) if permission.allows(class) => Ok(()),
         _ => Err(stop!(Protected)),
     }
@@ -50,8 +67,11 @@ pub fn admit(blade: BladeId, domain: DomainId, va: Va, class: u32) -> Staged<()>
 /// Where `va` is kept; `None` where no memory blade serves it, or it is gone.
 #[inline(always)]
 pub fn translate(va: Va) -> Option<Place> {
-    let key = Key::new(TranslationKey::BITS, TranslationKey::new(va));
-    let entry = maps::TRANSLATION.get(&key)?;
+    let key = TranslationLookup {
+        _gap: 0,
+        key: Key::new(TranslationKey::BITS, TranslationKey::new(va)),
+    };
+    let entry = maps::TRANSLATION.get(&key.key)?;
     Some(Place {
         peer: send::memory(entry.blade)?,
         offset: entry.apply(va),

@@ -18,7 +18,7 @@ use mind_common::{
 };
 
 use crate::{
-    atomics::{self, TRIES},
+    atomics,
     decision::{Staged, Stop, stop},
     maps,
 };
@@ -71,7 +71,7 @@ impl SlotRef {
     /// A request for the page at `va`: what to do, and its region.
     #[inline(always)]
     pub fn request(self, va: Va, request: Request) -> Staged<(RequestVerdict, Region)> {
-        for _ in 0..TRIES {
+        for _ in atomics::tries() {
             let word = self.word();
             let region = self.region(va).ok_or(stop!(Moved))?;
             let step = on_request(word, request);
@@ -85,7 +85,7 @@ impl SlotRef {
     /// An answer to an invalidation for the page at `va`, and what it cost the blade.
     #[inline(always)]
     pub fn answer(self, va: Va, answer: Answer, toll: Toll) -> Staged<AnswerVerdict> {
-        for _ in 0..TRIES {
+        for _ in atomics::tries() {
             let word = self.word();
             if self.region(va).is_none() {
                 return Err(stop!(StaleAnswer));
@@ -150,7 +150,7 @@ impl SlotRef {
     /// between winning the word and getting here must not wipe out what came after.
     #[inline(always)]
     fn note(self, cause: Cause) {
-        for _ in 0..TRIES {
+        for _ in atomics::tries() {
             let there = self.cause();
             // SAFETY: the pointer is a lookup's.
             let at = unsafe { &raw mut (*self.0).cause };
