@@ -5,10 +5,7 @@
 //! in host order, but for the keys of the LPM tries, which the kernel compares bit by bit from
 //! the left.
 
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
-    big_endian::{U32, U64},
-};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U64};
 
 use crate::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va, WINDOW_BASE},
@@ -177,35 +174,39 @@ impl Permission {
 }
 
 /// A protection entry's key, behind the prefix length: a vma's prefix in a domain.
+///
+/// An address is its page's number in the window, so that the key has the 64 bits that the kernel
+/// compares in one step (`longest_prefix_match`): it does so at every level of the trie, and this
+/// lookup is the dearest part of the fast path.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct ProtectionKey {
-    /// The protection domain.
-    pub domain: U32,
-    /// An address.
-    pub va: U64,
+    /// The protection domain in the upper half; which page of the window, from 0, in the lower.
+    pub domain_and_page: U64,
 }
 
 impl ProtectionKey {
     /// Prefix length for a whole key, as in a lookup.
-    pub const BITS: u32 = 96;
+    pub const BITS: u32 = 64;
 
-    /// The key of `va` in `domain`.
+    /// The key of `va`, an address of the window, in `domain`.
     #[inline(always)]
     pub const fn new(domain: DomainId, va: Va) -> Self {
+        let page = (va.0.wrapping_sub(WINDOW_BASE) >> PAGE_SHIFT) as u32;
         Self {
-            domain: U32::new(domain.0),
-            va: U64::new(va.0),
+            domain_and_page: U64::new((domain.0 as u64) << u32::BITS | page as u64),
         }
     }
 
-    /// Prefix length of an entry for 2^`shift` bytes.
+    /// Prefix length of an entry for 2^`shift` bytes, whole pages.
     pub const fn prefix_len(shift: u32) -> u32 {
-        Self::BITS - shift
+        Self::BITS - (shift - PAGE_SHIFT)
     }
 }
+
+const _: () = assert!(crate::addr::WINDOW_SIZE >> PAGE_SHIFT == 1 << u32::BITS);
 
 /// A translation entry's key, behind the prefix length: part of the window.
 #[derive(
@@ -519,8 +520,8 @@ mod tests {
     #[test]
     fn keys_of_tries_are_in_network_order() {
         let key = ProtectionKey::new(DomainId(0x0102_0304), Va(0x1000_0000_5000));
-        assert_eq!(key.as_bytes(), [1, 2, 3, 4, 0, 0, 0x10, 0, 0, 0, 0x50, 0]);
-        assert_eq!(ProtectionKey::prefix_len(PAGE_SHIFT), 84);
+        assert_eq!(key.as_bytes(), [1, 2, 3, 4, 0, 0, 0, 5]);
+        assert_eq!(ProtectionKey::prefix_len(PAGE_SHIFT), 64);
         assert_eq!(TranslationKey::prefix_len(PAGE_SHIFT), 52);
     }
 

@@ -23,18 +23,24 @@ pub struct Place {
     pub offset: Va,
 }
 
-// Keys of tries are packed, and the verifier allows no unaligned access to the stack (unlike to
-// packets and maps): these put the addresses in the keys where they are aligned.
-
-/// A protection key: the prefix length and the domain fill the first 8 bytes.
+/// A trie's key with the 64 bits behind the prefix length aligned: the verifier allows no unaligned
+/// access to the stack (unlike to packets and maps), and the kernel reads at once what is written
+/// at once here.
 #[repr(C, align(8))]
-struct ProtectionLookup(Key<ProtectionKey>);
-
-/// A translation key: the prefix length is in the way.
-#[repr(C, align(8))]
-struct TranslationLookup {
+struct Lookup<K> {
     _gap: u32,
-    key: Key<TranslationKey>,
+    key: Key<K>,
+}
+
+impl<K> Lookup<K> {
+    #[inline(always)]
+    const fn new(bits: u32, key: K) -> Self {
+        const { assert!(size_of::<K>() == size_of::<u64>()) };
+        Self {
+            _gap: 0,
+            key: Key::new(bits, key),
+        }
+    }
 }
 
 /// The page that `reth` names: one whole page of the window.
@@ -54,11 +60,8 @@ pub fn admit(blade: BladeId, domain: DomainId, va: Va, class: u32) -> Staged<()>
     if placed >> blade.get() & 1 == 0 {
         return Err(stop!(NotPlaced));
     }
-    let key = ProtectionLookup(Key::new(
-        ProtectionKey::BITS,
-        ProtectionKey::new(domain, va),
-    ));
-    match maps::PROTECTION.get(&key.0) {
+    let lookup = Lookup::new(ProtectionKey::BITS, ProtectionKey::new(domain, va));
+    match maps::PROTECTION.get(&lookup.key) {
         Some(permission) if permission.allows(class) => Ok(()),
         _ => Err(stop!(Protected)),
     }
@@ -67,11 +70,8 @@ pub fn admit(blade: BladeId, domain: DomainId, va: Va, class: u32) -> Staged<()>
 /// Where `va` is kept; `None` where no memory blade serves it, or it is gone.
 #[inline(always)]
 pub fn translate(va: Va) -> Option<Place> {
-    let key = TranslationLookup {
-        _gap: 0,
-        key: Key::new(TranslationKey::BITS, TranslationKey::new(va)),
-    };
-    let entry = maps::TRANSLATION.get(&key.key)?;
+    let lookup = Lookup::new(TranslationKey::BITS, TranslationKey::new(va));
+    let entry = maps::TRANSLATION.get(&lookup.key)?;
     Some(Place {
         peer: send::memory(entry.blade)?,
         offset: entry.apply(va),
