@@ -58,6 +58,8 @@ pub enum ToBlade {
         /// The domain's name; made if there is none of that name.
         domain: String,
     },
+    /// Instead, by an operator: how are things? Answered by [`FromBlade::Report`]; may be repeated.
+    Report,
     /// Second, with a userfaultfd: the window is mapped and registered.
     Userfault,
     /// From then on.
@@ -124,10 +126,70 @@ pub struct Mapping {
     pub length: u64,
 }
 
+/// Faults that took one way through the directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathReport {
+    /// The way, as `I->S`.
+    pub path: String,
+    /// How many.
+    pub count: u64,
+    /// From the fault to the page, in nanoseconds: half of them took less.
+    pub p50_ns: u64,
+    /// 99 in 100 took less.
+    pub p99_ns: u64,
+}
+
+/// What a compute blade's agent counted since it began, and how things are now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BladeReport {
+    /// Programs.
+    pub programs: u64,
+    /// Pages cached.
+    pub pages: u64,
+    /// Pages that may be.
+    pub capacity: u64,
+    /// Faults taken.
+    pub faults: u64,
+    /// Faults that found the page on the blade.
+    pub hits: u64,
+    /// Faults that waited for room.
+    pub starved: u64,
+    /// Requests for pages begun.
+    pub requests: u64,
+    /// Requests sent again because no answer came in time.
+    pub timeouts: u64,
+    /// Requests that were told to come again.
+    pub busy: u64,
+    /// Requests given up because of the deadline.
+    pub expired: u64,
+    /// Pages written back.
+    pub write_backs: u64,
+    /// Pages that went to make room.
+    pub evictions: u64,
+    /// Invalidations answered.
+    pub invalidations: u64,
+    /// Pages dropped by an invalidation though nobody asked for them.
+    pub false_invalidations: u64,
+    /// Pages whose last writes are lost.
+    pub lost: u64,
+    /// Datagrams that answered nothing any more, or were for an earlier life of the blade.
+    pub ignored: u64,
+    /// Datagrams that were no messages.
+    pub malformed: u64,
+    /// Datagrams that could not be sent.
+    pub unsent: u64,
+    /// The smoothed round trip, in nanoseconds, once there is one.
+    pub round_trip_ns: Option<u64>,
+    /// Faults that took a request, by their way through the directory.
+    pub paths: Vec<PathReport>,
+}
+
 /// From the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum FromBlade {
+    /// What [`ToBlade::Report`] asks for.
+    Report(Box<BladeReport>),
     /// With a memfd: the memory of the domain on this blade.
     Memory {
         /// The domain's number.

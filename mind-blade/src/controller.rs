@@ -63,7 +63,7 @@ pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Re
 
 /// Tells whoever started the agent that it is ready (`sd_notify(3)`).
 pub(crate) fn ready() -> Result<()> {
-    sd_notify::notify(&[sd_notify::NotifyState::Ready])
+    sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started this agent that it is ready")
 }
 

@@ -4,10 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use mind_api::{
-    Command, Errno, Failure,
-    message::BladeKind,
-};
+use mind_api::{Command, Errno, Failure, message::BladeKind};
 use mind_common::addr::PAGE_SIZE;
 use mind_dataplane::{MemoryLimits, Responder, Store, attach};
 
@@ -112,9 +109,8 @@ fn carry_out(store: &Store, command: &Command) -> Result<(), Failure> {
                 .zero(first, count)
                 .map_err(|error| Failure::new(Errno::EINVAL, error.to_string()))
         }
-        Command::FlushRange { .. } => Err(Failure::new(
-            Errno::ENOSYS,
-            "a memory blade caches nothing",
-        )),
+        Command::FlushRange { .. } => {
+            Err(Failure::new(Errno::ENOSYS, "a memory blade caches nothing"))
+        }
     }
 }

@@ -78,7 +78,10 @@ pub(crate) fn run(packets: &Packets, window: &Window, calls: &Calls) {
                 window.give_up(page..page + PAGE_SIZE as u64)
             }
             FromBlade::Changed { range } => restore(window, &mut altered, range),
-            FromBlade::Memory { .. } | FromBlade::Attached | FromBlade::Refused(_) => Ok(()),
+            FromBlade::Memory { .. }
+            | FromBlade::Attached
+            | FromBlade::Refused(_)
+            | FromBlade::Report(_) => Ok(()),
         };
         if let Err(error) = result {
             // A thread waits for something that will not come.

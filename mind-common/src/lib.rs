@@ -8,8 +8,11 @@
 //! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
 //! * [`wire`]: RoCEv2 and the coherence header,
 //! * [`directory`]: the directory word of a region and its state machine,
-//! * [`memory`]: which write-back a memory blade stores,
-//! * `blade`: the compute blade's machine (feature `blade`, which needs an allocator).
+//! * `blade`: the compute blade's machine (feature `blade`, which needs an allocator),
+//! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
+//! * [`table`]: keys and values of the BPF maps,
+//! * [`verdict`]: what can become of a packet,
+//! * [`rewrite`], [`checksum`]: what is written over a packet's headers.
 //!
 //! Nothing here does I/O, reads a clock or allocates (but for the `blade` feature); nothing here
 //! depends on another crate of the project.
@@ -23,8 +26,12 @@ extern crate std;
 pub mod addr;
 #[cfg(feature = "blade")]
 pub mod blade;
+pub mod checksum;
 pub mod directory;
 pub mod id;
 pub mod memory;
+pub mod rewrite;
 pub mod serial;
+pub mod table;
+pub mod verdict;
 pub mod wire;

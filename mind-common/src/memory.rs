@@ -1,10 +1,13 @@
-//! The memory blade's side: which write-back is stored.
+//! The memory blade's side: which write-back is stored, which atomic operation is carried out.
 //!
 //! A page's version counts its write-backs. It stays with the page's place in memory for good,
 //! also when the page is freed, zeroed and given to somebody else: a late duplicate from an
 //! earlier life of the page is older than what is there.
 
-use crate::serial::Version;
+use crate::{
+    id::Connection,
+    serial::{Seq, Version},
+};
 
 /// What becomes of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,9 +33,146 @@ pub const fn on_write(stored: Version, incoming: Version) -> Store {
     }
 }
 
+/// A compute blade's latest atomic operation, in 64 bits that are changed by compare-and-swap, so
+/// that of two copies of one request only one is carried out:
+///
+/// ```text
+/// bit  63    62   47..24          23..0
+///      open  any  queue pair 24   sequence number 24
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim(u64);
+
+const CLAIM_OPEN: u64 = 1 << 63;
+const CLAIM_ANY: u64 = 1 << 62;
+const CLAIM_QP_SHIFT: u32 = 24;
+const INCARNATION_SHIFT: u32 = 8;
+const INCARNATION_HALF: u16 = 1 << 15;
+
+/// What becomes of an atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Put this claim there, by compare-and-swap; then carry it out and
+    /// [close](Claim::closed) the claim.
+    CarryOut(Claim),
+    /// It was carried out before, and its answer lost: answer with the value noted then.
+    Replay,
+    /// A late duplicate, or a copy of one that is just being carried out: nothing.
+    Ignore,
+}
+
+impl Claim {
+    /// The claim that the table holds as `raw`.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The claim as it stands in the table.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The same, with the operation carried out and its result noted.
+    #[inline(always)]
+    #[must_use]
+    pub const fn closed(self) -> Self {
+        Self(self.0 & !CLAIM_OPEN)
+    }
+
+    /// Whether its operation is being carried out.
+    #[inline(always)]
+    pub const fn is_open(self) -> bool {
+        self.0 & CLAIM_OPEN != 0
+    }
+
+    #[inline(always)]
+    const fn seq(self) -> Seq {
+        Seq::new(self.0 as u32)
+    }
+
+    #[inline(always)]
+    const fn incarnation(self) -> u16 {
+        (self.0 >> (CLAIM_QP_SHIFT + INCARNATION_SHIFT)) as u16
+    }
+}
+
+/// What becomes of the atomic operation number `seq` of `connection`, whose blade's latest one is
+/// `last`. A blade has one in flight at a time, so an older number is a late duplicate.
+#[inline(always)]
+pub const fn on_operation(last: Claim, connection: Connection, seq: Seq) -> Attempt {
+    let claim = Claim(
+        CLAIM_OPEN | CLAIM_ANY | (connection.to_qp() as u64) << CLAIM_QP_SHIFT | seq.get() as u64,
+    );
+    if last.0 & CLAIM_ANY == 0 {
+        return Attempt::CarryOut(claim);
+    }
+    if last.is_open() {
+        return Attempt::Ignore;
+    }
+    let lives = connection.incarnation.wrapping_sub(last.incarnation());
+    if lives >= INCARNATION_HALF {
+        Attempt::Ignore
+    } else if lives != 0 {
+        Attempt::CarryOut(claim)
+    } else if last.seq().get() == seq.get() {
+        Attempt::Replay
+    } else if seq.is_after(last.seq()) {
+        Attempt::CarryOut(claim)
+    } else {
+        Attempt::Ignore
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::BladeId;
+
+    fn connection(incarnation: u16) -> Connection {
+        Connection {
+            blade: BladeId::new(31).expect("31 is a blade"),
+            incarnation,
+        }
+    }
+
+    fn carried_out(last: Claim, incarnation: u16, seq: u32) -> Claim {
+        match on_operation(last, connection(incarnation), Seq::new(seq)) {
+            Attempt::CarryOut(claim) => claim,
+            other => panic!("operation {seq} should be carried out, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_operation_is_carried_out_once_and_then_replayed() {
+        let open = carried_out(Claim::default(), 0, 0);
+        let again = |last| on_operation(last, connection(0), Seq::new(0));
+        assert_eq!(again(open), Attempt::Ignore);
+        assert_eq!(again(open.closed()), Attempt::Replay);
+    }
+
+    #[test]
+    fn an_older_operation_is_a_late_duplicate() {
+        let last = carried_out(Claim::default(), 3, 7).closed();
+        assert_eq!(
+            on_operation(last, connection(3), Seq::new(6)),
+            Attempt::Ignore
+        );
+        let last = carried_out(last, 3, 8).closed();
+        assert_eq!(
+            on_operation(last, connection(3), Seq::new(8)),
+            Attempt::Replay
+        );
+    }
+
+    #[test]
+    fn a_blades_new_life_counts_anew_and_its_old_one_is_over() {
+        let last = carried_out(Claim::default(), 0xffff, 900).closed();
+        let last = carried_out(last, 0, 1).closed();
+        let late = on_operation(last, connection(0xffff), Seq::new(901));
+        assert_eq!(late, Attempt::Ignore);
+    }
 
     #[test]
     fn only_a_newer_version_is_stored() {

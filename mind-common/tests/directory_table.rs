@@ -9,7 +9,9 @@ use mind_common::{
     directory::{
         Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, State, Supply, Target, Want,
         Word,
-        machine::{Loss, hold, may_operate, may_write_back, on_answer, on_loss, on_request, release, seize},
+        machine::{
+            Loss, hold, may_operate, may_write_back, on_answer, on_loss, on_request, release, seize,
+        },
     },
     id::{BladeId, BladeSet},
     serial::Episode,
@@ -436,10 +438,7 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
         ),
         (word(Modified, &[3]), None),
         (word(Modified, &[2]), Some((invalid, Loss::Writes))),
-        (
-            word(Held, &[2, 3]),
-            Some((word(Held, &[3]), Loss::Nothing)),
-        ),
+        (word(Held, &[2, 3]), Some((word(Held, &[3]), Loss::Nothing))),
         (busy_for(SharedToModified, 9, &[3]), None),
         (
             busy_for(SharedToModified, 9, &[2, 3]),

@@ -3,18 +3,85 @@
 
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![allow(
+    internal_features,
+    reason = "compare-and-swap exists for the BPF target as an intrinsic only"
+)]
 #![allow(
     missing_docs,
     reason = "aya's macros generate an entry point beside ours without its documentation"
 )]
 
-use aya_ebpf::{bindings::xdp_action, macros::xdp, programs::XdpContext};
-use mind_common as _;
+mod atomics;
+mod bench;
+mod decision;
+mod fan_out;
+mod maps;
+mod packet;
+mod responder;
+mod switch;
+
+use aya_ebpf::{
+    bindings::xdp_action,
+    macros::{classifier, xdp},
+    programs::{TcContext, XdpContext},
+};
+
+/// The switch, on every port: decides what becomes of a frame.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_switch(ctx: XdpContext) -> u32 {
+    switch::ingress(&ctx)
+}
+
+/// The switch, on every port behind [`mind_switch`]: sends what has to go to several blades.
+#[classifier]
+#[inline(always)]
+pub fn mind_fan_out(ctx: TcContext) -> i32 {
+    fan_out::ingress(&ctx)
+}
+
+/// A memory blade: answers the switch from its pages.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_responder(ctx: XdpContext) -> u32 {
+    responder::ingress(&ctx)
+}
 
 /// Passes every frame to the host's stack. The bench's floor: what running any XDP program costs.
 #[xdp(frags)]
+#[inline(always)]
 pub fn mind_floor(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
+}
+
+/// Redirects every frame. The bench's other limit: what a switch costs that decides nothing.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_bare_redirect(ctx: XdpContext) -> u32 {
+    bench::redirected(&ctx)
+}
+
+/// The bench: puts back what a run changes, and runs the switch's program.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_bench_staged(ctx: XdpContext) -> u32 {
+    bench::staged(&ctx)
+}
+
+/// The bench: puts back what a run changes, and no more.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_bench_restored(ctx: XdpContext) -> u32 {
+    bench::restored(&ctx)
+}
+
+/// A test: a frame that the kernel has taken a VLAN tag off, for the switch's TC program.
+#[classifier]
+#[inline(always)]
+pub fn mind_test_tagged(ctx: TcContext) -> i32 {
+    bench::tagged(&ctx)
 }
 
 /// Never runs: the verifier accepts no program in which a panic is reachable.

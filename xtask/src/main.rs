@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. This file holds the command line only; each command lives in the module
 //! of its name.
 
+mod bench;
 mod bpf_linker;
 mod build;
 mod debian;
@@ -37,6 +38,8 @@ enum Command {
     Test(test::Args),
     /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
     Vm(vm::Args),
+    /// Build everything, optimized, and run a bench.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

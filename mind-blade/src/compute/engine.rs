@@ -5,16 +5,19 @@
 //! again, since the answer takes less time than falling asleep and waking up.
 
 use std::{
+    collections::HashMap,
+    ops::Range,
     os::fd::{AsFd as _, OwnedFd},
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
+use mind_api::program::BladeReport;
 use mind_common::{
     addr::{PAGE_SIZE, Va},
-    blade::{Access, Action, Blade, Config, Counters, Outgoing},
-    directory::{Path, Want},
+    blade::{Access, Action, Blade, Config, Outgoing},
+    directory::Want,
     id::DomainId,
     wire::{
         Message, Refusal,
@@ -39,6 +42,9 @@ const LOOKOUT: Duration = Duration::from_micros(40);
 /// Datagrams taken in a row before faults get their turn.
 const DATAGRAMS_AT_ONCE: usize = 64;
 
+/// All addresses there are.
+const EVERYTHING: Range<u64> = 0..u64::MAX;
+
 const WAKE_UP: u64 = u64::MAX;
 const DATAGRAM: u64 = u64::MAX - 1;
 
@@ -57,12 +63,12 @@ pub(crate) enum Command {
     Detach { id: ProgramId },
     /// Write back and drop what is cached of a range, then answer.
     Flush {
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
         done: tokio::sync::oneshot::Sender<()>,
     },
     /// Say how things are.
     Report {
-        to: tokio::sync::oneshot::Sender<Report>,
+        to: tokio::sync::oneshot::Sender<BladeReport>,
     },
     /// Write everything back, then end.
     Stop,
@@ -75,18 +81,6 @@ pub(crate) enum Notice {
     Denied { page: Va, access: Access },
     /// The page can't be had.
     Unreachable { page: Va },
-}
-
-/// How things are on the blade.
-#[derive(Clone, Debug)]
-pub(crate) struct Report {
-    pub(crate) counters: Counters,
-    pub(crate) used: usize,
-    pub(crate) capacity: usize,
-    pub(crate) programs: usize,
-    pub(crate) unsent: u64,
-    pub(crate) round_trip: Option<u64>,
-    pub(crate) statistics: Statistics,
 }
 
 /// Where to send commands.
@@ -136,8 +130,8 @@ struct Engine {
     commands: mpsc::Receiver<Command>,
     wake_up: Arc<OwnedFd>,
     epoll: OwnedFd,
-    notices: std::collections::HashMap<ProgramId, mpsc::Sender<Notice>>,
-    flushes: std::collections::HashMap<u64, Flush>,
+    notices: HashMap<ProgramId, mpsc::Sender<Notice>>,
+    flushes: HashMap<u64, Flush>,
     next_token: u64,
     wakefulness: Wakefulness,
     statistics: Statistics,
@@ -156,11 +150,7 @@ enum Flush {
 }
 
 impl Engine {
-    fn new(
-        parts: Parts,
-        commands: mpsc::Receiver<Command>,
-        wake_up: Arc<OwnedFd>,
-    ) -> Result<Self> {
+    fn new(parts: Parts, commands: mpsc::Receiver<Command>, wake_up: Arc<OwnedFd>) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot make an epoll")?;
         for (fd, data) in [
             (wake_up.as_fd(), WAKE_UP),
@@ -181,8 +171,8 @@ impl Engine {
             commands,
             wake_up,
             epoll,
-            notices: std::collections::HashMap::new(),
-            flushes: std::collections::HashMap::new(),
+            notices: HashMap::new(),
+            flushes: HashMap::new(),
             next_token: 0,
             wakefulness: Wakefulness::new(parts.keep_awake),
             statistics: Statistics::new(),
@@ -218,9 +208,7 @@ impl Engine {
                 match event.data.u64() {
                     DATAGRAM => {}
                     WAKE_UP => commanded = true,
-                    id => self
-                        .programs
-                        .read_faults(ProgramId(id), &mut self.faults),
+                    id => self.programs.read_faults(ProgramId(id), &mut self.faults),
                 }
             }
             if commanded {
@@ -358,28 +346,42 @@ impl Engine {
                     self.programs.attach(id, domain, userfault, backing);
                 }
                 Command::Detach { id } => self.detach(id),
-                Command::Flush { range, done } => self.flush(range, Flush::Asked(done)),
+                Command::Flush { range, done } => self.flush(range, None, Flush::Asked(done)),
                 Command::Report { to } => {
                     let _ = to.send(self.report());
                 }
                 Command::Stop => {
                     self.stopping = true;
-                    self.flush(0..u64::MAX, Flush::End);
+                    self.flush(EVERYTHING, None, Flush::End);
                 }
             }
         }
     }
 
-    fn report(&self) -> Report {
-        let (used, capacity) = self.blade.room();
-        Report {
-            counters: self.blade.counters(),
-            used,
-            capacity,
-            programs: self.notices.len(),
+    fn report(&self) -> BladeReport {
+        let counters = self.blade.counters();
+        let (pages, capacity) = self.blade.room();
+        BladeReport {
+            programs: self.notices.len() as u64,
+            pages: pages as u64,
+            capacity: capacity as u64,
+            faults: counters.faults,
+            hits: counters.hits,
+            starved: counters.starved,
+            requests: counters.requests,
+            timeouts: counters.timeouts,
+            busy: counters.busy,
+            expired: counters.expired,
+            write_backs: counters.write_backs,
+            evictions: counters.evictions,
+            invalidations: counters.invalidations,
+            false_invalidations: counters.false_invalidations,
+            lost: counters.lost,
+            ignored: counters.ignored,
+            malformed: self.statistics.malformed,
             unsent: self.datagrams.unsent,
-            round_trip: self.blade.round_trip(),
-            statistics: self.statistics.clone(),
+            round_trip_ns: self.blade.round_trip(),
+            paths: self.statistics.paths(),
         }
     }
 
@@ -390,22 +392,17 @@ impl Engine {
         }
         if let Some(domain) = self.programs.detach(id) {
             // Nobody on this blade can use the domain's pages any more.
-            let pages = self.blade.pages_of(domain);
-            if pages.is_empty() {
-                self.programs.forget(domain);
-            } else {
-                self.flush(pages, Flush::Domain(domain));
-            }
+            self.flush(EVERYTHING, Some(domain), Flush::Domain(domain));
         }
     }
 
-    fn flush(&mut self, range: std::ops::Range<u64>, flush: Flush) {
+    fn flush(&mut self, range: Range<u64>, domain: Option<DomainId>, flush: Flush) {
         let token = self.next_token;
         self.next_token += 1;
         self.flushes.insert(token, flush);
         let now = self.now();
         let mut actions = std::mem::take(&mut self.actions);
-        self.blade.flush(now, range, token, &mut actions);
+        self.blade.flush(now, range, domain, token, &mut actions);
         self.carry_out(&mut actions, None);
         self.actions = actions;
     }
@@ -531,9 +528,4 @@ fn message_of(message: Outgoing, data: &Page) -> Message<'_> {
             data,
         },
     }
-}
-
-/// The name under which a path is counted.
-pub(crate) fn path_name(path: Option<Path>) -> &'static str {
-    path.map_or("unknown", Path::name)
 }

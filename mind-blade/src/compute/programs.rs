@@ -81,7 +81,11 @@ impl Programs {
 
     /// Forgets a domain without programs, and its memory.
     pub(super) fn forget(&mut self, domain: DomainId) {
-        if self.domains.get(&domain).is_some_and(|d| d.programs.is_empty()) {
+        if self
+            .domains
+            .get(&domain)
+            .is_some_and(|d| d.programs.is_empty())
+        {
             self.domains.remove(&domain);
         }
     }
@@ -174,7 +178,8 @@ impl Programs {
                 break;
             }
         }
-        if !installed && let Some(domain) = self.domains.get(&page.domain)
+        if !installed
+            && let Some(domain) = self.domains.get(&page.domain)
             && let Err(error) = domain.backing.write(page.page, data)
         {
             tracing::error!(page = %page.page, %error, "a page was not kept");

@@ -129,11 +129,19 @@ impl Server {
                 rustix::process::pidfd_open(pid, PidfdFlags::empty())
                     .context("a program that has ended")
             })?;
-        let domain = match packets.receive::<ToBlade>()? {
+        let mut first = packets.receive::<ToBlade>()?;
+        while let Some((ToBlade::Report, _)) = first {
+            let (to, answer) = tokio::sync::oneshot::channel();
+            self.engine.send(engine::Command::Report { to });
+            let report = answer.blocking_recv().context("the engine has ended")?;
+            packets.send(&FromBlade::Report(Box::new(report)), None)?;
+            first = packets.receive()?;
+        }
+        let domain = match first {
+            None => return Ok(()),
             Some((ToBlade::Attach { version, domain }, _)) if version == VERSION => domain,
             Some((ToBlade::Attach { version, .. }, _)) => {
-                let message =
-                    format!("the program speaks version {version}, this agent {VERSION}");
+                let message = format!("the program speaks version {version}, this agent {VERSION}");
                 let failure = Failure::new(Errno::EPROTO, message.clone());
                 packets.send(&FromBlade::Refused(failure), None)?;
                 bail!(message);

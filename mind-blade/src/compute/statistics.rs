@@ -1,6 +1,7 @@
 //! How long faults took, by the way they took through the directory.
 
 use hdrhistogram::Histogram;
+use mind_api::program::PathReport;
 use mind_common::directory::Path;
 
 /// Longest time told apart from longer ones: a minute, in nanoseconds.
@@ -15,17 +16,6 @@ pub(crate) struct Statistics {
     paths: [Histogram<u64>; Path::ALL.len()],
     /// Datagrams that were no messages.
     pub(crate) malformed: u64,
-}
-
-/// A path's figures.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
-    pub(crate) path: Path,
-    pub(crate) count: u64,
-    /// Nanoseconds.
-    pub(crate) p50: u64,
-    /// Nanoseconds.
-    pub(crate) p99: u64,
 }
 
 impl Statistics {
@@ -45,15 +35,16 @@ impl Statistics {
     }
 
     /// Figures of each path.
-    pub(crate) fn figures(&self) -> impl Iterator<Item = Figures> {
-        Path::ALL.into_iter().map(|path| {
+    pub(super) fn paths(&self) -> Vec<PathReport> {
+        let of = |path: Path| {
             let histogram = &self.paths[path as usize];
-            Figures {
-                path,
+            PathReport {
+                path: path.name().to_owned(),
                 count: histogram.len(),
-                p50: histogram.value_at_quantile(0.5),
-                p99: histogram.value_at_quantile(0.99),
+                p50_ns: histogram.value_at_quantile(0.5),
+                p99_ns: histogram.value_at_quantile(0.99),
             }
-        })
+        };
+        Path::ALL.into_iter().map(of).collect()
     }
 }

@@ -9,7 +9,6 @@
 //! It is written after the word, by whoever put the busy word there. So it may be late: one whose
 //! episode is not the word's says nothing, and whoever needs it tries again later.
 
-use super::word::Word;
 use crate::{
     addr::{PAGE_SHIFT, Region, Va},
     serial::{Episode, Seq},
@@ -59,11 +58,11 @@ impl Origin {
         self.episode().is_after(other.episode())
     }
 
-    /// The number of the request that began the episode of `word`, and the page that it wants,
-    /// of a region in the same block as `region`; `None` when it is not known (yet).
+    /// The number of the request that began `episode` of `region`, and the page that it wants;
+    /// `None` when it is not known (yet).
     #[inline(always)]
-    pub const fn of(self, word: Word, region: Region) -> Option<(Seq, Va)> {
-        if self.episode().get() != word.episode().get() {
+    pub const fn of(self, episode: Episode, region: Region) -> Option<(Seq, Va)> {
+        if self.episode().get() != episode.get() {
             return None;
         }
         let block = region.base().block() << crate::addr::BLOCK_SHIFT;
@@ -78,20 +77,7 @@ impl Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        addr::WINDOW_BASE,
-        directory::State,
-        id::{BladeId, BladeSet},
-    };
-
-    fn busy(episode: u32) -> Word {
-        Word::new(
-            State::ModifiedToModified,
-            BladeId::from_low_bits(3),
-            Episode::new(episode),
-            BladeSet::from_bits(1),
-        )
-    }
+    use crate::addr::WINDOW_BASE;
 
     fn region(page: Va) -> Region {
         Region::containing(page, 2).expect("order 2 is a region's")
@@ -102,8 +88,8 @@ mod tests {
         let page = Va(WINDOW_BASE + 0x0fed_c000);
         let origin = Origin::new(Episode::new(0x00ff_ffff), Seq::new(0x0012_3456), page);
         let known = Some((Seq::new(0x0012_3456), page));
-        assert_eq!(origin.of(busy(0x00ff_ffff), region(page)), known);
-        assert_eq!(origin.of(busy(0), region(page)), None);
+        assert_eq!(origin.of(Episode::new(0x00ff_ffff), region(page)), known);
+        assert_eq!(origin.of(Episode::new(0), region(page)), None);
         assert_eq!(Origin::from_raw(origin.raw()), origin);
     }
 
@@ -111,7 +97,7 @@ mod tests {
     fn it_says_nothing_of_a_page_outside_of_the_region() {
         let page = Va(WINDOW_BASE + 0xc000);
         let origin = Origin::new(Episode::new(1), Seq::new(1), page);
-        assert_eq!(origin.of(busy(1), region(Va(WINDOW_BASE))), None);
+        assert_eq!(origin.of(Episode::new(1), region(Va(WINDOW_BASE))), None);
     }
 
     #[test]

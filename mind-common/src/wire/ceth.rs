@@ -85,6 +85,7 @@ impl Ceth {
     ///
     /// [`Malformed::Field`] when the address is not a page's in the window, or a field has a value
     /// that nobody sends.
+    #[inline(always)]
     pub fn invalidation(&self) -> Result<Invalidation, Malformed> {
         let page = Va(self.va.get());
         if !page.is_page_aligned() || !page.is_in_window(1) {
@@ -101,6 +102,7 @@ impl Ceth {
     }
 
     /// The version of the page behind the header.
+    #[inline(always)]
     pub fn version(&self) -> Version {
         Version::new(self.version.get())
     }

@@ -24,6 +24,7 @@ pub struct Reth {
 
 impl Reth {
     /// A header for `len` bytes at `va` in `domain`.
+    #[inline(always)]
     pub fn new(va: Va, domain: DomainId, len: u32) -> Self {
         Self {
             va: U64::new(va.0),

@@ -520,7 +520,7 @@ impl World {
             RequestVerdict::Refuse(refusal) => self.refuse(from, envelope, refusal),
             RequestVerdict::Invalidate(order) => {
                 let (seq, wanted) = if order.repeated {
-                    match slot.origin.of(slot.word, region) {
+                    match slot.origin.of(order.episode, region) {
                         Some(origin) => origin,
                         None => return self.refuse(from, envelope, Refusal::Busy),
                     }

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mind_api::{
-    Command, Errno, Failure,
-    message::Frame,
-};
+use mind_api::{Command, Errno, Failure, message::Frame};
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a command may take. A flush waits for write-backs; zeroing takes about a second per GiB.

@@ -20,7 +20,9 @@ use mind_common::{
     },
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::Seq,
-    table::{MAY_READ, MAY_WRITE, PEER_PRESENT, Peer, Permission, Port as PortEntry, Slot, Translation},
+    table::{
+        MAY_READ, MAY_WRITE, PEER_PRESENT, Peer, Permission, Port as PortEntry, Slot, Translation,
+    },
 };
 use mind_ctl::{
     directory::{Entry, Step},
@@ -432,8 +434,9 @@ impl Core {
             return Err(Failure::new(Errno::EINVAL, message));
         }
         let interface = fdb::port_of(&self.bridge, &self.ports, mac)
-            .map_err(|error| Failure::new(Errno::ENODEV, format!("{error:#}")))?;
-        let ifindex = attach::index_of(interface).map_err(|error| broken(&error))?;
+            .map_err(|error| Failure::new(Errno::ENODEV, format!("{error:#}")))?
+            .to_owned();
+        let ifindex = attach::index_of(&interface).map_err(|error| broken(&error))?;
         let blade = self.policy.register(Port(ifindex), registration)?;
         let registered = Registered {
             kind,
@@ -532,7 +535,11 @@ impl Core {
             tracing::error!(%error, "a blade that is gone is still listened to");
         }
         let mut lost = BTreeSet::new();
-        for entry in self.policy.directory().entries(Va(WINDOW_BASE), WINDOW_SIZE) {
+        for entry in self
+            .policy
+            .directory()
+            .entries(Va(WINDOW_BASE), WINDOW_SIZE)
+        {
             let directory = self.switch.directory();
             let Ok(slot) = directory.slot(index(&entry)) else {
                 continue;

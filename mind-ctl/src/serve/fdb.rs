@@ -25,8 +25,8 @@ pub(super) fn address_of(name: &str) -> Result<[u8; 6]> {
 /// Which of `ports` the address is behind.
 pub(super) fn port_of<'a>(bridge: &str, ports: &'a [String], mac: [u8; 6]) -> Result<&'a str> {
     let path = format!("/sys/class/net/{bridge}/brforward");
-    let entries = fs::read(&path)
-        .with_context(|| format!("cannot read {path}: is `{bridge}` a bridge?"))?;
+    let entries =
+        fs::read(&path).with_context(|| format!("cannot read {path}: is `{bridge}` a bridge?"))?;
     let Some(number) = find(&entries, mac) else {
         bail!("bridge {bridge} knows no port that leads to {mac:02x?}");
     };
@@ -39,7 +39,10 @@ pub(super) fn port_of<'a>(bridge: &str, ports: &'a [String], mac: [u8; 6]) -> Re
             return Ok(port);
         }
     }
-    bail!("the port that leads to {mac:02x?} is none of {}", ports.join(", "))
+    bail!(
+        "the port that leads to {mac:02x?} is none of {}",
+        ports.join(", ")
+    )
 }
 
 /// The port number of an address that is not the bridge's own.

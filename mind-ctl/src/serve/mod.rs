@@ -115,7 +115,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let core = Core::new(switch, &args)?;
     let core = Arc::new(Mutex::new(core));
     tracing::info!(listen = %args.listen, ports = args.ports.len(), "ready");
-    sd_notify::notify(&[sd_notify::NotifyState::Ready])
+    sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started the controller that it is ready")?;
     loop {
         tokio::select! {

@@ -1,0 +1,117 @@
+//! What the switch and the memory blades write over a packet's transport headers when they turn
+//! it into another one: pure functions from the old header to the new.
+//!
+//! What TC sends for a packet that XDP passed up follows from the packet alone: [`fan_out`].
+
+use crate::{
+    directory::Path,
+    id::{BladeId, BladeSet, Connection},
+    serial::Seq,
+    wire::{Bth, Opcode},
+};
+
+/// The header of an INVALIDATE to the blade at `connection`, because of the request with number
+/// `seq`.
+#[inline(always)]
+pub const fn invalidate(connection: Connection, seq: Seq) -> Bth {
+    Bth::new(Opcode::Invalidate, connection.to_qp(), seq)
+}
+
+/// The header of a packet that XDP passes up to TC: it becomes an INVALIDATE to each blade that
+/// its coherence header lists, because of the request with number `seq`.
+#[inline(always)]
+pub const fn pass_up(request: &Bth, seq: Seq) -> Bth {
+    Bth::new(Opcode::FanOut, request.dest_qp(), seq)
+}
+
+/// The header of what answers a request: same connection, same number, and whatever the switch
+/// wrote into the place of the attempt.
+#[inline(always)]
+pub const fn answer(request: &Bth, opcode: Opcode) -> Bth {
+    let mut bth = Bth::new(opcode, request.dest_qp(), request.seq());
+    bth.set_attempt(request.attempt());
+    bth
+}
+
+/// The header of what comes of a request that the directory granted at once, `path` telling the
+/// requester how.
+#[inline(always)]
+pub const fn granted(request: &Bth, opcode: Opcode, path: Path) -> Bth {
+    let mut bth = Bth::new(opcode, request.dest_qp(), request.seq());
+    bth.set_attempt(path as u8);
+    bth
+}
+
+/// The header of what completes a request when the last answer to its invalidation is in: the
+/// answer's number is the request's, the connection is the requester's, `path` tells it how.
+#[inline(always)]
+pub const fn complete(answer: &Bth, opcode: Opcode, requester: Connection, path: Path) -> Bth {
+    let mut bth = Bth::new(opcode, requester.to_qp(), answer.seq());
+    bth.set_attempt(path as u8);
+    bth
+}
+
+/// Whom copy `number`, from 0 to 31, of a packet that XDP passed up for the blades in `pending`
+/// goes to; `None` where there is no such copy. All that differs between the copies is whom they
+/// go to: the rest of their headers is the passed packet's, made an INVALIDATE.
+///
+/// Copies are numbered as blades are, rather than one after the other, so that the kernel's
+/// verifier, which walks every way through the loop over them, finds few.
+#[inline(always)]
+pub const fn fan_out(pending: BladeSet, number: u8) -> Option<BladeId> {
+    match BladeId::new(number) {
+        Some(blade) if pending.contains(blade) => Some(blade),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn connection(blade: u8, incarnation: u16) -> Connection {
+        Connection {
+            blade: BladeId::new(blade).expect("a blade's number"),
+            incarnation,
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_to_who_asked_under_the_same_number() {
+        let mut request = Bth::new(Opcode::Read, connection(3, 7).to_qp(), Seq::new(99));
+        request.set_attempt(5);
+        let answer = answer(&request, Opcode::ReadResponse);
+        assert_eq!(answer.opcode, Opcode::ReadResponse as u8);
+        assert_eq!(answer.dest_qp(), connection(3, 7).to_qp());
+        assert_eq!(answer.seq(), Seq::new(99));
+        assert_eq!(answer.attempt(), 5);
+        let granted = granted(&request, Opcode::Read, Path::SharedToShared);
+        assert_eq!(granted.attempt(), Path::SharedToShared as u8);
+    }
+
+    #[test]
+    fn a_completion_goes_to_the_requester_under_the_requests_number() {
+        let last = Bth::new(Opcode::InvalidateAck, connection(1, 2).to_qp(), Seq::new(5));
+        let done = complete(
+            &last,
+            Opcode::Acknowledge,
+            connection(9, 4),
+            Path::SharedToModified,
+        );
+        assert_eq!(done.attempt(), Path::SharedToModified as u8);
+        assert_eq!(done.dest_qp(), connection(9, 4).to_qp());
+        assert_eq!(done.seq(), Seq::new(5));
+    }
+
+    proptest! {
+        #[test]
+        fn every_listed_blade_gets_exactly_one_copy(bits: u32) {
+            let pending = BladeSet::from_bits(bits);
+            let sent: Vec<_> = (0..=u8::MAX).filter_map(|copy| fan_out(pending, copy)).collect();
+            let listed: Vec<_> = BladeSet::from_bits(bits).iter().collect();
+            prop_assert_eq!(sent, listed);
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! The layouts of the BPF maps' keys and values: what the programs and their loader agree on.
+//!
+//! Every type is plain data in C layout without padding (`IntoBytes` refuses any), `u32` flags
+//! instead of `bool`, and zero means "not there", as in a map that nobody has filled. Numbers are
+//! in host order, but for the keys of the LPM tries, which the kernel compares bit by bit from
+//! the left.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U64};
+
+use crate::{
+    addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va, WINDOW_BASE},
+    directory::Word,
+    id::{BladeId, Connection, DomainId},
+    serial::Version,
+    wire::{OUTER_LEN, SHORT_REQUEST_LEN},
+};
+
+/// Declares a map's value: plain data, shared with the programs.
+macro_rules! plain {
+    ($(#[$meta:meta])* pub struct $name:ident { $($body:tt)* }) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+        )]
+        #[repr(C)]
+        pub struct $name { $($body)* }
+    };
+}
+
+plain! {
+    /// The switch itself.
+    pub struct Switch {
+        /// Its IPv4 address, the only one that blades talk to.
+        pub ipv4: [u8; 4],
+        /// Its Ethernet address, the source of every frame that it sends.
+        pub mac: [u8; 6],
+        /// 0.
+        pub reserved: u16,
+    }
+}
+
+/// What is behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum PortKind {
+    /// Nothing of ours.
+    None = 0,
+    /// A compute blade.
+    Compute = 1,
+    /// A memory blade.
+    Memory = 2,
+}
+
+impl PortKind {
+    /// The kind with that number; [`None`](Self::None) for numbers that nobody writes.
+    #[inline(always)]
+    pub const fn from_u32(number: u32) -> Self {
+        match number {
+            1 => Self::Compute,
+            2 => Self::Memory,
+            _ => Self::None,
+        }
+    }
+}
+
+/// Bit of [`Port::flags`]: the port's TC program is attached, so that a packet for several blades
+/// may be passed up to it. Set last, cleared first.
+pub const PORT_FANS_OUT: u32 = 1 << 0;
+
+plain! {
+    /// A port of the switch, by the index of its interface.
+    pub struct Port {
+        /// A [`PortKind`]'s number.
+        pub kind: u32,
+        /// [`PORT_FANS_OUT`] or 0.
+        pub flags: u32,
+        /// The blade's number among those of its kind.
+        pub number: u32,
+        /// Compute port: the queue pair of the blade's current [`Connection`].
+        pub connection: u32,
+    }
+}
+
+impl Port {
+    /// The port of a compute blade, without TC.
+    pub const fn compute(connection: Connection) -> Self {
+        Self {
+            kind: PortKind::Compute as u32,
+            flags: 0,
+            number: connection.blade.get() as u32,
+            connection: connection.to_qp(),
+        }
+    }
+
+    /// The port of the memory blade with that number.
+    pub const fn memory(number: u8) -> Self {
+        Self {
+            kind: PortKind::Memory as u32,
+            flags: 0,
+            number: number as u32,
+            connection: 0,
+        }
+    }
+
+    /// What is behind it.
+    #[inline(always)]
+    pub const fn kind(&self) -> PortKind {
+        PortKind::from_u32(self.kind)
+    }
+
+    /// Whether its TC program is attached.
+    #[inline(always)]
+    pub const fn fans_out(&self) -> bool {
+        self.flags & PORT_FANS_OUT != 0
+    }
+}
+
+/// Bit of [`Peer::flags`]: the blade is there.
+pub const PEER_PRESENT: u16 = 1 << 0;
+
+plain! {
+    /// Where a blade is: one table for compute blades, one for memory blades, by number.
+    pub struct Peer {
+        /// Its IPv4 address.
+        pub ipv4: [u8; 4],
+        /// Its Ethernet address.
+        pub mac: [u8; 6],
+        /// [`PEER_PRESENT`] or 0.
+        pub flags: u16,
+        /// Index of the switch's interface that leads to it; its key among the devices.
+        pub ifindex: u32,
+        /// Compute blade: the queue pair of its current [`Connection`].
+        pub connection: u32,
+    }
+}
+
+impl Peer {
+    /// Whether the blade is there.
+    #[inline(always)]
+    pub const fn is_present(&self) -> bool {
+        self.flags & PEER_PRESENT != 0
+    }
+
+    /// The compute blade's current connection. The table is by number, so the number is the
+    /// caller's.
+    #[inline(always)]
+    pub const fn connection_of(&self, blade: BladeId) -> Connection {
+        Connection {
+            blade,
+            incarnation: (self.connection >> 8) as u16,
+        }
+    }
+}
+
+/// Bit of a [permission class](Permission): pages may be read.
+pub const MAY_READ: u32 = 1 << 0;
+/// Bit of a [permission class](Permission): pages may be written.
+pub const MAY_WRITE: u32 = 1 << 1;
+
+plain! {
+    /// A permission class: what a protection domain may do with a vma (section 4.2 of the paper).
+    pub struct Permission {
+        /// [`MAY_READ`], [`MAY_WRITE`], both or none.
+        pub bits: u32,
+    }
+}
+
+impl Permission {
+    /// Whether all of `bits` are allowed.
+    #[inline(always)]
+    pub const fn allows(self, bits: u32) -> bool {
+        self.bits & bits == bits
+    }
+}
+
+/// A protection entry's key, behind the prefix length: a vma's prefix in a domain.
+///
+/// An address is its page's number in the window, so that the key has the 64 bits that the kernel
+/// compares in one step (`longest_prefix_match`): it does so at every level of the trie, and this
+/// lookup is the dearest part of the fast path.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct ProtectionKey {
+    /// The protection domain in the upper half; which page of the window, from 0, in the lower.
+    pub domain_and_page: U64,
+}
+
+impl ProtectionKey {
+    /// Prefix length for a whole key, as in a lookup.
+    pub const BITS: u32 = 64;
+
+    /// The key of `va`, an address of the window, in `domain`.
+    #[inline(always)]
+    pub const fn new(domain: DomainId, va: Va) -> Self {
+        let page = (va.0.wrapping_sub(WINDOW_BASE) >> PAGE_SHIFT) as u32;
+        Self {
+            domain_and_page: U64::new((domain.0 as u64) << u32::BITS | page as u64),
+        }
+    }
+
+    /// Prefix length of an entry for 2^`shift` bytes, whole pages.
+    pub const fn prefix_len(shift: u32) -> u32 {
+        Self::BITS - (shift - PAGE_SHIFT)
+    }
+}
+
+const _: () = assert!(crate::addr::WINDOW_SIZE >> PAGE_SHIFT == 1 << u32::BITS);
+
+/// A translation entry's key, behind the prefix length: part of the window.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct TranslationKey {
+    /// An address.
+    pub va: U64,
+}
+
+impl TranslationKey {
+    /// Prefix length for a whole key, as in a lookup.
+    pub const BITS: u32 = 64;
+
+    /// The key of `va`.
+    #[inline(always)]
+    pub const fn new(va: Va) -> Self {
+        Self { va: U64::new(va.0) }
+    }
+
+    /// Prefix length of an entry for 2^`shift` bytes.
+    pub const fn prefix_len(shift: u32) -> u32 {
+        Self::BITS - shift
+    }
+}
+
+plain! {
+    /// Where addresses of a prefix are kept. Never changed in place: inserting a prefix again
+    /// replaces the trie's node.
+    pub struct Translation {
+        /// What to add (wrapping) to an address to get its offset in the memory blade's store.
+        pub delta: u64,
+        /// The memory blade's number.
+        pub blade: u32,
+        /// 0.
+        pub reserved: u32,
+    }
+}
+
+impl Translation {
+    /// The entry that puts `first`, and what follows it, at `offset` bytes of a memory blade.
+    pub const fn new(blade: u8, first: Va, offset: u64) -> Self {
+        Self {
+            delta: offset.wrapping_sub(first.0),
+            blade: blade as u32,
+            reserved: 0,
+        }
+    }
+
+    /// Offset of `va` in the memory blade's store, in bytes.
+    #[inline(always)]
+    pub const fn apply(&self, va: Va) -> Va {
+        Va(va.0.wrapping_add(self.delta))
+    }
+}
+
+/// The slots of a block's pages, by [`Va::page_in_block`]; 0 where there is none, so slot 0 is
+/// never used.
+pub type BlockTable = [u32; PAGES_PER_BLOCK];
+
+plain! {
+    /// A slot of the directory: a region's word, and what is known beside it. One cache line.
+    pub struct Slot {
+        /// The [`Word`].
+        pub word: u64,
+        /// The region: its first address, its order in the low bits. 0 for none.
+        pub region: u64,
+        /// An [`Origin`](crate::directory::Origin).
+        pub origin: u64,
+        /// Requests for pages that were granted without an invalidation. A hint: two processors that count
+        /// at once may count one.
+        pub accesses: u64,
+        /// Invalidations begun.
+        pub invalidations: u64,
+        /// Pages that blades dropped though the requester did not want them: false invalidations.
+        pub dropped: u64,
+        /// Pages that blades wrote back because of an invalidation.
+        pub flushed: u64,
+        /// 0.
+        pub reserved: u64,
+    }
+}
+
+const REGION_ORDER_MASK: u64 = PAGE_SIZE as u64 - 1;
+
+impl Slot {
+    /// A fresh slot for `region`.
+    pub const fn new(word: Word, region: Region) -> Self {
+        Self {
+            word: word.raw(),
+            region: Self::pack(region),
+            origin: 0,
+            accesses: 0,
+            invalidations: 0,
+            dropped: 0,
+            flushed: 0,
+            reserved: 0,
+        }
+    }
+
+    /// A region as a slot holds it.
+    pub const fn pack(region: Region) -> u64 {
+        region.base().0 | region.order() as u64
+    }
+
+    /// The region that a slot holds as `raw`, if `va` is in it.
+    #[inline(always)]
+    pub const fn region_with(raw: u64, va: Va) -> Option<Region> {
+        match Region::containing(va, (raw & REGION_ORDER_MASK) as u8) {
+            Some(region) if region.base().0 == raw & !REGION_ORDER_MASK => Some(region),
+            _ => None,
+        }
+    }
+}
+
+plain! {
+    /// A memory blade itself.
+    pub struct Responder {
+        /// Its IPv4 address.
+        pub ipv4: [u8; 4],
+        /// The switch's, the only one that it answers.
+        pub switch_ipv4: [u8; 4],
+    }
+}
+
+/// A page's tag in a memory blade: its version, and a bit while it is being written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageTag(u64);
+
+const TAG_WRITING: u64 = 1 << 63;
+
+impl PageTag {
+    /// The tag that the table holds as `raw`.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The tag of a page with that version that nobody is writing.
+    #[inline(always)]
+    pub const fn settled(version: Version) -> Self {
+        Self(version.get() as u64)
+    }
+
+    /// The tag as it stands in the table.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The same, being written.
+    #[inline(always)]
+    #[must_use]
+    pub const fn writing(self) -> Self {
+        Self(self.0 | TAG_WRITING)
+    }
+
+    /// Whether the page is being written.
+    #[inline(always)]
+    pub const fn is_writing(self) -> bool {
+        self.0 & TAG_WRITING != 0
+    }
+
+    /// The page's version.
+    #[inline(always)]
+    pub const fn version(self) -> Version {
+        Version::new(self.0 as u32)
+    }
+}
+
+plain! {
+    /// A compute blade's latest atomic operation in a memory blade, by the blade's number.
+    pub struct Operation {
+        /// A [`Claim`](crate::memory::Claim).
+        pub claim: u64,
+        /// The value before it.
+        pub original: u64,
+    }
+}
+
+/// A page in a memory blade's store.
+pub type PageValue = [u8; PAGE_SIZE];
+
+/// How often a program tries at most to change a word that other processors change meanwhile.
+pub const MAX_TRIES: u32 = 8;
+
+/// Bytes of a frame from its first to the end of the longest header of ours. Every frame of ours
+/// has at least so many, and they are all that the switch ever writes to.
+pub const HEADERS_LEN: usize = OUTER_LEN + SHORT_REQUEST_LEN;
+
+plain! {
+    /// What the bench's programs put back before each run, since a run changes them: the frame's
+    /// headers, and a slot.
+    pub struct Template {
+        /// The slot.
+        pub word: u64,
+        /// Its index.
+        pub slot: u32,
+        /// The frame's headers.
+        pub headers: Headers,
+        /// 0.
+        pub reserved: [u8; 6],
+    }
+}
+
+/// The headers of a frame, as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Headers(pub [u8; HEADERS_LEN]);
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self([0; HEADERS_LEN])
+    }
+}
+
+const _: () = assert!(size_of::<Switch>() == 12);
+const _: () = assert!(size_of::<Port>() == 16);
+const _: () = assert!(size_of::<Peer>() == 20);
+const _: () = assert!(size_of::<Permission>() == 4);
+const _: () = assert!(size_of::<ProtectionKey>() * 8 == ProtectionKey::BITS as usize);
+const _: () = assert!(size_of::<TranslationKey>() * 8 == TranslationKey::BITS as usize);
+const _: () = assert!(size_of::<Translation>() == 16);
+const _: () = assert!(size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<BlockTable>() << PAGE_SHIFT == 4 << BLOCK_SHIFT);
+const _: () = assert!(size_of::<Responder>() == 8);
+const _: () = assert!(size_of::<Operation>() == 16);
+const _: () = assert!(crate::addr::MAX_REGION_ORDER as u64 <= REGION_ORDER_MASK);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{MAX_REGION_ORDER, WINDOW_SIZE};
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_of_tries_are_in_network_order() {
+        let key = ProtectionKey::new(DomainId(0x0102_0304), Va(0x1000_0000_5000));
+        assert_eq!(key.as_bytes(), [1, 2, 3, 4, 0, 0, 0, 5]);
+        assert_eq!(ProtectionKey::prefix_len(PAGE_SHIFT), 64);
+        assert_eq!(TranslationKey::prefix_len(PAGE_SHIFT), 52);
+    }
+
+    #[test]
+    fn a_slot_of_zeros_holds_no_region() {
+        let slot = Slot::default();
+        assert_eq!(Slot::region_with(slot.region, Va(WINDOW_BASE)), None);
+    }
+
+    #[test]
+    fn a_port_of_zeros_is_nobodys() {
+        assert_eq!(Port::default().kind(), PortKind::None);
+        assert!(!Peer::default().is_present());
+        assert_eq!(PortKind::from_u32(3), PortKind::None);
+    }
+
+    #[test]
+    fn a_permission_class_allows_only_what_all_of_its_bits_say() {
+        let read = Permission { bits: MAY_READ };
+        assert!(read.allows(MAY_READ));
+        assert!(!read.allows(MAY_READ | MAY_WRITE));
+        assert!(!Permission::default().allows(MAY_READ));
+    }
+
+    proptest! {
+        #[test]
+        fn translation_puts_addresses_in_order(offset in 0..WINDOW_SIZE, at: u64) {
+            let first = Va(WINDOW_BASE);
+            let entry = Translation::new(3, first, at);
+            prop_assert_eq!(entry.apply(Va(first.0 + offset)).0, at.wrapping_add(offset));
+        }
+
+        #[test]
+        fn a_slot_has_its_regions_pages_and_no_others(
+            offset in 0..WINDOW_SIZE, order in 0..=MAX_REGION_ORDER, other in 0..WINDOW_SIZE,
+        ) {
+            let region = Region::containing(Va(WINDOW_BASE + offset), order).unwrap();
+            let va = Va(WINDOW_BASE + other);
+            let found = Slot::region_with(Slot::pack(region), va);
+            prop_assert_eq!(found, region.contains(va).then_some(region));
+        }
+
+        #[test]
+        fn a_tag_keeps_its_version_while_the_page_is_written(version: u32) {
+            let tag = PageTag::settled(Version::new(version));
+            prop_assert!(!tag.is_writing());
+            prop_assert!(tag.writing().is_writing());
+            prop_assert_eq!(tag.writing().version(), Version::new(version));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Attaching the programs to interfaces, with links that are pinned and so outlive the process.
+//!
+//! The order matters. What XDP passes up without a TC program behind it reaches the bridge, which
+//! floods it to everybody; so TC is attached first, then XDP, and only then may the port pass
+//! anything up ([`PORT_FANS_OUT`](mind_common::table::PORT_FANS_OUT)). Detaching goes backwards.
+//!
+//! XDP is attached natively or not at all: generic XDP has no frames of several buffers.
+
+use std::{
+    ffi::CString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use aya::programs::{
+    LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode, links::FdLink, tc::TcAttachOptions,
+};
+
+use crate::{Error, Responder, Result, Switch, object::program};
+
+/// What often helps where native XDP is refused.
+const XDP_HINT: &str = " (native XDP with frames of 9000 bytes: the driver must have multi-buffer XDP, and no other XDP \
+                        program may be attached)";
+/// What often helps where tcx is refused.
+const TC_HINT: &str = " (tcx takes Linux 6.6 or newer)";
+
+/// The index of the interface called `name` in this network namespace.
+///
+/// # Errors
+///
+/// [`Error::Interface`] when there is none.
+pub fn index_of(name: &str) -> Result<u32> {
+    let missing = |source| Error::Interface {
+        name: name.to_owned(),
+        source,
+    };
+    let text =
+        CString::new(name).map_err(|_| missing(io::Error::from(io::ErrorKind::InvalidInput)))?;
+    // SAFETY: a string that ends in zero and lives through the call.
+    match unsafe { libc::if_nametoindex(text.as_ptr()) } {
+        0 => Err(missing(io::Error::last_os_error())),
+        index => Ok(index),
+    }
+}
+
+/// Attaches the switch to the port `interface`, and pins the links in `folder`. What is behind
+/// the port is said before, with [`Switch::set_port`].
+///
+/// # Errors
+///
+/// When the interface is missing or the driver refuses; then nothing stays attached.
+pub fn attach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Result<()> {
+    let ifindex = index_of(interface)?;
+    attach_fan_out(switch.fan_out()?, interface, folder)?;
+    let attached = attach_xdp(switch.xdp()?, program::SWITCH, interface, folder)
+        .and_then(|()| switch.set_fans_out(ifindex, true));
+    if attached.is_err() {
+        // The first error is the one to report.
+        let _ = detach_port(switch, interface, folder);
+    }
+    attached
+}
+
+/// Detaches the switch from the port `interface`, whose links are pinned in `folder`; as far as
+/// it is attached.
+///
+/// # Errors
+///
+/// When a link is there and cannot be removed.
+pub fn detach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Result<()> {
+    // An interface that is gone took its links along; its pins are still to be removed.
+    if let Ok(ifindex) = index_of(interface) {
+        switch.set_fans_out(ifindex, false)?;
+    }
+    remove(&link(folder, interface, program::SWITCH))?;
+    remove(&link(folder, interface, program::FAN_OUT))
+}
+
+/// Attaches the responder to `interface`, and pins the link in `folder`.
+///
+/// # Errors
+///
+/// When the interface is missing or the driver refuses.
+pub fn attach_responder(responder: &mut Responder, interface: &str, folder: &Path) -> Result<()> {
+    index_of(interface)?;
+    attach_xdp(responder.xdp()?, program::RESPONDER, interface, folder)
+}
+
+/// Detaches the responder from `interface`, whose link is pinned in `folder`; if it is attached.
+///
+/// # Errors
+///
+/// When the link is there and cannot be removed.
+pub fn detach_responder(interface: &str, folder: &Path) -> Result<()> {
+    remove(&link(folder, interface, program::RESPONDER))
+}
+
+fn attach_xdp(program: &mut Xdp, name: &'static str, interface: &str, folder: &Path) -> Result<()> {
+    let refused = |reason: String| Error::Attach {
+        program: name,
+        interface: interface.to_owned(),
+        reason,
+        hint: XDP_HINT,
+    };
+    let id = program
+        .attach(interface, XdpMode::Driver)
+        .map_err(|error| refused(error.to_string()))?;
+    let owned = program
+        .take_link(id)
+        .map_err(|error| refused(error.to_string()))?;
+    let owned = FdLink::try_from(owned).map_err(|error| refused(error.to_string()))?;
+    pin(owned, link(folder, interface, name))
+}
+
+fn attach_fan_out(program: &mut SchedClassifier, interface: &str, folder: &Path) -> Result<()> {
+    let refused = |reason: String| Error::Attach {
+        program: program::FAN_OUT,
+        interface: interface.to_owned(),
+        reason,
+        hint: TC_HINT,
+    };
+    let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+    let id = program
+        .attach_with_options(interface, TcAttachType::Ingress, options)
+        .map_err(|error| refused(error.to_string()))?;
+    let owned = program
+        .take_link(id)
+        .map_err(|error| refused(error.to_string()))?;
+    let owned = FdLink::try_from(owned).map_err(|error| refused(error.to_string()))?;
+    pin(owned, link(folder, interface, program::FAN_OUT))
+}
+
+/// Where the link of `program` to `interface` is pinned.
+fn link(folder: &Path, interface: &str, program: &str) -> PathBuf {
+    folder.join(format!("{interface}:{program}"))
+}
+
+/// Pins a link; one that cannot be pinned is dropped, which detaches it.
+fn pin(link: FdLink, path: PathBuf) -> Result<()> {
+    match link.pin(&path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::Pin {
+            action: "pin",
+            path,
+            reason: error.to_string(),
+        }),
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::Pin {
+            action: "remove",
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,206 @@
+//! The directory from user space: blocks, tables and slots that the programs use at the same
+//! time.
+
+use std::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use mind_common::{
+    addr::{PAGES_PER_BLOCK, Region, Va},
+    directory::{Origin, Word},
+    table::{BlockTable, Slot},
+};
+
+use crate::{Error, Result, mapped::Mapped, maps::Maps};
+
+const BLOCKS: &str = "BLOCKS";
+const TABLES: &str = "TABLES";
+const SLOTS: &str = "SLOTS";
+
+/// The names of its maps.
+pub(crate) const MAPS: [&str; 3] = [BLOCKS, TABLES, SLOTS];
+
+/// The directory. It hands nothing out by itself: which table and which slot is whose is the
+/// caller's to keep.
+pub struct Directory {
+    tables: Mapped<BlockTable>,
+    slots: Mapped<Slot>,
+}
+
+impl Directory {
+    pub(crate) fn new(maps: &Maps) -> Result<Self> {
+        Ok(Self {
+            tables: maps.mapped(TABLES)?,
+            slots: maps.mapped(SLOTS)?,
+        })
+    }
+
+    /// How many block tables there are, from 0.
+    pub fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// How many slots there are. Slot 0 means "no slot" in a block table and is never used.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot at `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] for slot 0 and from [`slots`](Self::slots) up.
+    pub fn slot(&self, index: u32) -> Result<SlotHandle<'_>> {
+        let at = match index {
+            0 => None,
+            _ => self.slots.at(index as usize),
+        };
+        match at {
+            Some(at) => Ok(SlotHandle {
+                at,
+                _directory: self,
+            }),
+            None => Err(Error::Limit {
+                what: "directory slot",
+                index: index.into(),
+                limit: self.slots() as u64,
+            }),
+        }
+    }
+
+    /// The entry of the page at `va` in block table `table`: its slot's index, 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] from [`tables`](Self::tables) up.
+    pub fn entry(&self, table: u32, va: Va) -> Result<&AtomicU32> {
+        let at = self.tables.at(table as usize).ok_or(Error::Limit {
+            what: "block table",
+            index: table.into(),
+            limit: self.tables() as u64,
+        })?;
+        const { assert!(PAGES_PER_BLOCK == size_of::<BlockTable>() / size_of::<u32>()) };
+        // SAFETY: a page's place in its block is below their number; the mapping lives as long as
+        // `self`, and the entry is reached through atomics only.
+        Ok(unsafe { &*at.as_ptr().cast::<AtomicU32>().add(va.page_in_block()) })
+    }
+
+    /// Makes `slot` the slot of all pages of `region`, in block table `table`; 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] from [`tables`](Self::tables) up.
+    pub fn assign(&self, table: u32, region: Region, slot: u32) -> Result<()> {
+        for page in region.pages() {
+            self.entry(table, page)?.store(slot, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Lets the programs find block table `table` for `block`, or none.
+    pub(crate) fn set_block(maps: &mut Maps, block: u64, table: Option<u32>) -> Result<()> {
+        match table {
+            Some(table) => maps.insert(BLOCKS, block, table),
+            None => maps.remove::<u64, u32>(BLOCKS, block).map(|_| ()),
+        }
+    }
+}
+
+/// A slot of the directory, in memory.
+#[derive(Clone, Copy)]
+pub struct SlotHandle<'a> {
+    at: NonNull<Slot>,
+    _directory: &'a Directory,
+}
+
+macro_rules! fields {
+    ($($(#[doc = $doc:literal])+ $name:ident;)+) => {
+        $(
+            $(#[doc = $doc])+
+            pub fn $name(self) -> u64 {
+                // SAFETY: the mapping lives as long as the directory; the field is aligned, and
+                // reached through atomics only.
+                let field = unsafe { &*(&raw const (*self.at.as_ptr()).$name).cast::<AtomicU64>() };
+                field.load(Ordering::Acquire)
+            }
+        )+
+    };
+}
+
+impl SlotHandle<'_> {
+    fields! {
+        /// Requests granted without an invalidation.
+        accesses;
+        /// Invalidations begun.
+        invalidations;
+        /// Pages dropped by false invalidations.
+        dropped;
+        /// Pages written back because of invalidations.
+        flushed;
+    }
+
+    fn atomic(&self, field: *mut u64) -> &AtomicU64 {
+        // SAFETY: a field of the slot, which the mapping of the directory keeps alive; aligned,
+        // and reached through atomics only.
+        unsafe { AtomicU64::from_ptr(field) }
+    }
+
+    /// Its word.
+    pub fn word(&self) -> Word {
+        // SAFETY: see `atomic`.
+        let field = unsafe { &raw mut (*self.at.as_ptr()).word };
+        Word::from_raw(self.atomic(field).load(Ordering::Acquire))
+    }
+
+    /// Puts `new` in the place of the word `old`.
+    ///
+    /// # Errors
+    ///
+    /// The word that was there instead.
+    pub fn swap_word(&self, old: Word, new: Word) -> Result<(), Word> {
+        // SAFETY: see `atomic`.
+        let field = unsafe { &raw mut (*self.at.as_ptr()).word };
+        self.atomic(field)
+            .compare_exchange(old.raw(), new.raw(), Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(Word::from_raw)
+    }
+
+    /// What began its latest episode.
+    pub fn origin(&self) -> Origin {
+        // SAFETY: see `atomic`.
+        let field = unsafe { &raw mut (*self.at.as_ptr()).origin };
+        Origin::from_raw(self.atomic(field).load(Ordering::Acquire))
+    }
+
+    /// Makes it `region`'s. The programs look at the word first: change the region only while the
+    /// word is free or [held](mind_common::directory::machine::hold).
+    pub fn set_region(&self, region: Region) {
+        // SAFETY: see `atomic`.
+        let field = unsafe { &raw mut (*self.at.as_ptr()).region };
+        self.atomic(field)
+            .store(Slot::pack(region), Ordering::Release);
+    }
+
+    /// Sets the whole slot, word last. For slots that no program can find yet.
+    pub fn reset(&self, slot: Slot) {
+        let at = self.at.as_ptr();
+        // SAFETY: see `atomic`; the fields are in place one by one.
+        unsafe {
+            let fields = [
+                (&raw mut (*at).word, 0),
+                (&raw mut (*at).region, slot.region),
+                (&raw mut (*at).origin, slot.origin),
+                (&raw mut (*at).accesses, slot.accesses),
+                (&raw mut (*at).invalidations, slot.invalidations),
+                (&raw mut (*at).dropped, slot.dropped),
+                (&raw mut (*at).flushed, slot.flushed),
+                (&raw mut (*at).word, slot.word),
+            ];
+            for (field, value) in fields {
+                self.atomic(field).store(value, Ordering::Release);
+            }
+        }
+    }
+}

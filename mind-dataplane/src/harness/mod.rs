@@ -1,0 +1,14 @@
+//! What the packet table and the bench are made of: frames that read well ([`Packet`], [`Seen`]),
+//! a network that exists for the test only ([`Network`]), and the programs, run on single frames
+//! without being attached anywhere ([`Bed`]).
+//!
+//! Not part of the library's interface.
+
+mod bed;
+mod frame;
+mod network;
+
+pub use crate::object::bytes as object;
+pub use bed::{Bed, Run, XdpAction};
+pub use frame::{Host, Packet, Seen};
+pub use network::{Network, Tap};

@@ -1,0 +1,33 @@
+//! The data plane from user space: loads the eBPF programs of the switch and of memory blades,
+//! gives typed access to their maps, pins them, and attaches them to interfaces.
+//!
+//! * [`Switch`]: the switch's programs and tables,
+//! * [`Responder`]: a memory blade's program and pages,
+//! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
+//! * [`attach`]: ports, native XDP and tcx, with pinned links,
+//! * [`Tally`]: packets by verdict.
+//!
+//! What the values mean is said in [`mind_common::table`]; no policy lives here.
+
+pub mod attach;
+mod directory;
+mod error;
+#[cfg(feature = "harness")]
+pub mod harness;
+mod limits;
+mod mapped;
+mod maps;
+mod object;
+mod responder;
+mod store;
+mod switch;
+mod tally;
+mod value;
+
+pub use directory::{Directory, SlotHandle};
+pub use error::{Error, Result};
+pub use limits::{MemoryLimits, SwitchLimits};
+pub use responder::Responder;
+pub use store::Store;
+pub use switch::Switch;
+pub use tally::Tally;

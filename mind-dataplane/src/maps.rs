@@ -1,0 +1,214 @@
+//! The maps of a plane, by name: typed access to their entries, with errors that say which.
+
+use std::{collections::BTreeMap, fmt::Debug, path::Path};
+
+use aya::{
+    Ebpf, Pod,
+    maps::{
+        Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, lpm_trie::Key, xdp::DevMap,
+    },
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{Error, Result, mapped::Mapped, object, value::Plain};
+
+/// What can be a key or a value: plain data.
+pub(crate) trait Value: FromBytes + IntoBytes + Immutable + Copy + 'static {}
+impl<T: FromBytes + IntoBytes + Immutable + Copy + 'static> Value for T {}
+
+/// Maps by name.
+pub(crate) struct Maps(BTreeMap<&'static str, Map>);
+
+impl Maps {
+    /// Takes the maps called `names` out of a loaded object.
+    pub(crate) fn take(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<Self> {
+        let take = |&name| Ok((name, ebpf.take_map(name).ok_or(Error::Missing { name })?));
+        names.iter().map(take).collect::<Result<_>>().map(Self)
+    }
+
+    /// Opens the maps called `names` where they were pinned.
+    pub(crate) fn open(folder: &Path, names: &[&'static str]) -> Result<Self> {
+        let open = |&name| {
+            let path = folder.join(name);
+            MapData::from_pin(&path)
+                .and_then(Map::from_map_data)
+                .map(|map| (name, map))
+                .map_err(|error| Error::Pin {
+                    action: "open the map pinned at",
+                    path,
+                    reason: error.to_string(),
+                })
+        };
+        names.iter().map(open).collect::<Result<_>>().map(Self)
+    }
+
+    /// Pins every map under its name.
+    pub(crate) fn pin(&self, folder: &Path) -> Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|(name, map)| object::pin(folder, name, |path| map.pin(path)))
+    }
+
+    fn map(&self, name: &'static str) -> Result<&Map> {
+        self.0.get(name).ok_or(Error::Missing { name })
+    }
+
+    fn map_mut(&mut self, name: &'static str) -> Result<&mut Map> {
+        self.0.get_mut(name).ok_or(Error::Missing { name })
+    }
+
+    /// Entry `index` of the array `name`.
+    pub(crate) fn get<V: Value>(&self, name: &'static str, index: u32) -> Result<V> {
+        let array = Array::<_, Plain<V>>::try_from(self.map(name)?).map_err(unfit(name))?;
+        let value = array.get(&index, 0).map_err(failed(name, "read", index))?;
+        Ok(value.0)
+    }
+
+    /// Sets entry `index` of the array `name`.
+    pub(crate) fn set<V: Value>(&mut self, name: &'static str, index: u32, value: V) -> Result<()> {
+        let mut array = Array::<_, Plain<V>>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        array
+            .set(index, Plain(value), 0)
+            .map_err(failed(name, "write", index))
+    }
+
+    /// Lets frames be redirected to the interface `ifindex`, under its own number.
+    pub(crate) fn set_device(&mut self, name: &'static str, ifindex: u32) -> Result<()> {
+        let mut devices = DevMap::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        devices
+            .set(ifindex, ifindex, None, 0)
+            .map_err(|error| match error {
+                aya::maps::xdp::XdpMapError::MapError(source) => {
+                    failed(name, "write", ifindex)(source)
+                }
+                aya::maps::xdp::XdpMapError::ChainedProgramNotSupported => Error::Missing { name },
+            })
+    }
+
+    /// Adds an entry to the trie `name`, or replaces it.
+    pub(crate) fn insert_prefix<K: Value + Debug, V: Value>(
+        &mut self,
+        name: &'static str,
+        prefix_len: u32,
+        key: K,
+        value: V,
+    ) -> Result<()> {
+        let mut trie =
+            LpmTrie::<_, Plain<K>, Plain<V>>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        trie.insert(&Key::new(prefix_len, Plain(key)), Plain(value), 0)
+            .map_err(failed(name, "write", format_args!("{key:?}/{prefix_len}")))
+    }
+
+    /// Removes an entry from the trie `name`; whether it was there.
+    pub(crate) fn remove_prefix<K: Value + Debug, V: Value>(
+        &mut self,
+        name: &'static str,
+        prefix_len: u32,
+        key: K,
+    ) -> Result<bool> {
+        let mut trie =
+            LpmTrie::<_, Plain<K>, Plain<V>>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        let removed = trie.remove(&Key::new(prefix_len, Plain(key)));
+        was_there(removed).map_err(failed(name, "remove", format_args!("{key:?}/{prefix_len}")))
+    }
+
+    /// Adds an entry to the hash map `name`, or replaces it.
+    pub(crate) fn insert<K: Pod + Debug, V: Pod>(
+        &mut self,
+        name: &'static str,
+        key: K,
+        value: V,
+    ) -> Result<()> {
+        let mut map = HashMap::<_, K, V>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        map.insert(key, value, 0)
+            .map_err(failed(name, "write", format_args!("{key:?}")))
+    }
+
+    /// Removes an entry from the hash map `name`; whether it was there.
+    pub(crate) fn remove<K: Pod + Debug, V: Pod>(
+        &mut self,
+        name: &'static str,
+        key: K,
+    ) -> Result<bool> {
+        let mut map = HashMap::<_, K, V>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        let removed = map.remove(&key);
+        was_there(removed).map_err(failed(name, "remove", format_args!("{key:?}")))
+    }
+
+    /// Entry `index` of the per-CPU array `name`, of every processor.
+    pub(crate) fn per_cpu<V: Pod>(&self, name: &'static str, index: u32) -> Result<Vec<V>> {
+        let array = PerCpuArray::<_, V>::try_from(self.map(name)?).map_err(unfit(name))?;
+        let values = array.get(&index, 0).map_err(failed(name, "read", index))?;
+        Ok(values.iter().copied().collect())
+    }
+
+    /// How many entries the map `name` can have.
+    pub(crate) fn capacity(&self, name: &'static str) -> Result<u32> {
+        let data = self.data(name)?;
+        let info = data.info().map_err(unfit(name))?;
+        Ok(info.max_entries())
+    }
+
+    /// The array `name` in memory.
+    pub(crate) fn mapped<T: FromBytes + IntoBytes>(&self, name: &'static str) -> Result<Mapped<T>> {
+        Mapped::new(name, self.data(name)?, self.capacity(name)? as usize)
+    }
+
+    /// For `bpf_tail_call`: makes `program` entry 0 of the program array `name`.
+    #[cfg(feature = "harness")]
+    pub(crate) fn set_stage(
+        &mut self,
+        name: &'static str,
+        program: &aya::programs::ProgramFd,
+    ) -> Result<()> {
+        let mut stages =
+            aya::maps::ProgramArray::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        stages.set(0, program, 0).map_err(failed(name, "write", 0))
+    }
+
+    fn data(&self, name: &'static str) -> Result<&MapData> {
+        match self.map(name)? {
+            Map::Array(data)
+            | Map::PerCpuArray(data)
+            | Map::HashMap(data)
+            | Map::LpmTrie(data)
+            | Map::DevMap(data) => Ok(data),
+            _ => Err(Error::Missing { name }),
+        }
+    }
+}
+
+/// Whether the entry was there that was to be removed.
+fn was_there(removed: Result<(), MapError>) -> Result<bool, MapError> {
+    match removed {
+        Ok(()) => Ok(true),
+        Err(MapError::KeyNotFound) => Ok(false),
+        Err(MapError::SyscallError(error))
+            if error.io_error.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn unfit(name: &'static str) -> impl Fn(MapError) -> Error {
+    move |source| Error::Map {
+        name,
+        source: Box::new(source),
+    }
+}
+
+fn failed(
+    name: &'static str,
+    action: &'static str,
+    key: impl ToString,
+) -> impl FnOnce(MapError) -> Error {
+    let key = key.to_string();
+    move |source| Error::Entry {
+        name,
+        action,
+        key,
+        source: Box::new(source),
+    }
+}

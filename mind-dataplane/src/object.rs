@@ -1,0 +1,151 @@
+//! The eBPF object inside this library, and loading it.
+
+use std::path::Path;
+
+use aya::{
+    Ebpf, EbpfLoader, include_bytes_aligned,
+    programs::{SchedClassifier, Xdp},
+};
+use aya_obj::programs::XdpAttachType;
+
+use crate::{Error, Result};
+
+/// The object that `cargo xtask build` built.
+static OBJECT: &[u8] = include_bytes_aligned!(env!("MIND_EBPF_OBJECT"));
+
+/// Programs of the object.
+pub(crate) mod program {
+    /// The switch, XDP.
+    pub(crate) const SWITCH: &str = "mind_switch";
+    /// The switch, TC.
+    pub(crate) const FAN_OUT: &str = "mind_fan_out";
+    /// A memory blade, XDP.
+    pub(crate) const RESPONDER: &str = "mind_responder";
+}
+
+/// Loads the object, its maps as large as `sizes` says and else with the one entry that the
+/// object gives them. Programs are loaded one by one, by who wants them.
+pub(crate) fn load(sizes: &[(&'static str, u32)], tries: u32, log_verdicts: bool) -> Result<Ebpf> {
+    let mut loader = EbpfLoader::new();
+    for &(name, entries) in sizes {
+        loader.map_max_entries(name, entries);
+    }
+    let log = u8::from(log_verdicts);
+    loader.override_global("LOG_VERDICTS", &log, true);
+    loader.override_global("TRIES", &tries, true);
+    loader
+        .load(OBJECT)
+        .map_err(|source| Error::Load(Box::new(source)))
+}
+
+/// The XDP program `name` of the object, loaded.
+pub(crate) fn xdp<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp> {
+    let program: &mut Xdp = ebpf
+        .program_mut(name)
+        .ok_or(Error::Missing { name })?
+        .try_into()
+        .map_err(|source| Error::Program {
+            name,
+            source: Box::new(source),
+        })?;
+    if program.fd().is_err() {
+        program.load().map_err(|source| Error::Program {
+            name,
+            source: Box::new(source),
+        })?;
+    }
+    Ok(program)
+}
+
+/// The TC program `name` of the object, loaded.
+pub(crate) fn classifier<'a>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut SchedClassifier> {
+    let program: &mut SchedClassifier = ebpf
+        .program_mut(name)
+        .ok_or(Error::Missing { name })?
+        .try_into()
+        .map_err(|source| Error::Program {
+            name,
+            source: Box::new(source),
+        })?;
+    if program.fd().is_err() {
+        program.load().map_err(|source| Error::Program {
+            name,
+            source: Box::new(source),
+        })?;
+    }
+    Ok(program)
+}
+
+/// The XDP program pinned as `name` in `folder`.
+pub(crate) fn pinned_xdp(folder: &Path, name: &'static str) -> Result<Xdp> {
+    let path = folder.join(name);
+    Xdp::from_pin(&path, XdpAttachType::Interface).map_err(|error| Error::Pin {
+        action: "open the program pinned at",
+        path,
+        reason: error.to_string(),
+    })
+}
+
+/// The TC program pinned as `name` in `folder`.
+pub(crate) fn pinned_classifier(folder: &Path, name: &'static str) -> Result<SchedClassifier> {
+    let path = folder.join(name);
+    SchedClassifier::from_pin(&path).map_err(|error| Error::Pin {
+        action: "open the program pinned at",
+        path,
+        reason: error.to_string(),
+    })
+}
+
+/// Makes `folder`, if it is not there.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|error| Error::Pin {
+        action: "create the folder",
+        path: folder.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Pins what `pin` pins as `name` in `folder`.
+pub(crate) fn pin(
+    folder: &Path,
+    name: &str,
+    pin: impl FnOnce(&Path) -> Result<(), aya::pin::PinError>,
+) -> Result<()> {
+    let path = folder.join(name);
+    pin(&path).map_err(|error| Error::Pin {
+        action: "pin",
+        path,
+        reason: error.to_string(),
+    })
+}
+
+/// Removes the pins `names` in `folder`, as far as they are there, and the folder if it is empty
+/// then.
+pub(crate) fn unpin(folder: &Path, names: impl IntoIterator<Item = &'static str>) -> Result<()> {
+    for name in names {
+        let path = folder.join(name);
+        match std::fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(Error::Pin {
+                    action: "remove",
+                    path,
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
+    // Links of ports that are still attached keep it; whoever removes the last one tries again.
+    let _ = std::fs::remove_dir(folder);
+    Ok(())
+}
+
+/// The object's bytes, for tests that look into it.
+#[cfg(feature = "harness")]
+pub fn bytes() -> &'static [u8] {
+    OBJECT
+}

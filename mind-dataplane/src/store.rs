@@ -1,0 +1,132 @@
+//! A memory blade's pages and their tags, in memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mind_common::{
+    addr::PAGE_SIZE,
+    table::{PageTag, PageValue},
+};
+
+use crate::{Error, Result, mapped::Mapped, maps::Maps};
+
+const PAGES: &str = "PAGES";
+const TAGS: &str = "TAGS";
+
+/// The names of its maps.
+pub(crate) const MAPS: [&str; 2] = [PAGES, TAGS];
+
+/// Pages that the responder serves at the same time. Who reads or writes one here must know that
+/// nobody's packets are about it, or mind its tag.
+pub struct Store {
+    pages: Mapped<PageValue>,
+    tags: Mapped<u64>,
+}
+
+impl Store {
+    pub(crate) fn new(maps: &Maps) -> Result<Self> {
+        Ok(Self {
+            pages: maps.mapped(PAGES)?,
+            tags: maps.mapped(TAGS)?,
+        })
+    }
+
+    /// How many pages there are.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    fn beyond(&self, page: usize) -> Error {
+        Error::Limit {
+            what: "page",
+            index: page as u64,
+            limit: self.pages() as u64,
+        }
+    }
+
+    /// A copy of the page with that number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] from [`pages`](Self::pages) up; so with all below.
+    pub fn read(&self, page: usize) -> Result<PageValue> {
+        let at = self.pages.at(page).ok_or_else(|| self.beyond(page))?;
+        // SAFETY: a page of the mapping; volatile, since the responder may write it meanwhile, and
+        // any bytes are a page.
+        Ok(unsafe { at.as_ptr().read_volatile() })
+    }
+
+    /// Replaces the bytes of the page with that number; its tag stays.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn write(&self, page: usize, bytes: &PageValue) -> Result<()> {
+        let at = self.pages.at(page).ok_or_else(|| self.beyond(page))?;
+        // SAFETY: as for `read`.
+        unsafe { at.as_ptr().write_volatile(*bytes) };
+        Ok(())
+    }
+
+    /// Fills `count` pages from `first` on with zeros. That is a write of its own, so a page's
+    /// version moves forward: a write-back that its former owner sent, and that is still on its
+    /// way, is older than the zeros.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn zero(&self, first: usize, count: usize) -> Result<()> {
+        (first..first.saturating_add(count)).try_for_each(|page| {
+            let tag = self.tag_word(page)?;
+            let taken = loop {
+                let now = PageTag::from_raw(tag.load(Ordering::Acquire));
+                let free = PageTag::settled(now.version());
+                // The responder has it for as long as it takes to copy a page.
+                if !now.is_writing()
+                    && tag
+                        .compare_exchange(
+                            free.raw(),
+                            free.writing().raw(),
+                            Ordering::AcqRel,
+                            Ordering::Acquire,
+                        )
+                        .is_ok()
+                {
+                    break free;
+                }
+                std::hint::spin_loop();
+            };
+            self.write(page, &[0; PAGE_SIZE])?;
+            let zeroed = PageTag::settled(taken.version().next());
+            tag.store(zeroed.raw(), Ordering::Release);
+            Ok(())
+        })
+    }
+
+    /// The tag of the page with that number.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn tag(&self, page: usize) -> Result<PageTag> {
+        Ok(PageTag::from_raw(
+            self.tag_word(page)?.load(Ordering::Acquire),
+        ))
+    }
+
+    /// Sets the tag of the page with that number.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn set_tag(&self, page: usize, tag: PageTag) -> Result<()> {
+        self.tag_word(page)?.store(tag.raw(), Ordering::Release);
+        Ok(())
+    }
+
+    fn tag_word(&self, page: usize) -> Result<&AtomicU64> {
+        let at = self.tags.at(page).ok_or_else(|| self.beyond(page))?;
+        // SAFETY: an aligned word of the mapping, which lives as long as `self` and is reached
+        // through atomics only.
+        Ok(unsafe { AtomicU64::from_ptr(at.as_ptr()) })
+    }
+}

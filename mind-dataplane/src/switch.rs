@@ -1,0 +1,366 @@
+//! The switch's programs and tables.
+
+use std::path::Path;
+
+use aya::{
+    Ebpf,
+    programs::{SchedClassifier, Xdp},
+};
+use mind_common::{
+    addr::{Prefix, Va},
+    id::{BladeId, BladeSet, DomainId, MAX_BLADES},
+    table::{
+        self, PORT_FANS_OUT, Peer, Permission, Port, ProtectionKey, Translation, TranslationKey,
+    },
+};
+
+use crate::{
+    Directory, Error, Result, SwitchLimits, Tally, directory,
+    maps::Maps,
+    object::{self, program},
+    tally,
+};
+
+const SWITCH: &str = "SWITCH";
+const PORTS: &str = "PORTS";
+const DEVICES: &str = "DEVICES";
+const COMPUTE: &str = "COMPUTE";
+const MEMORY: &str = "MEMORY";
+const GRANTS: &str = "GRANTS";
+const PROTECTION: &str = "PROTECTION";
+const TRANSLATION: &str = "TRANSLATION";
+
+/// All maps that belong to a switch.
+const MAPS: [&str; 12] = [
+    SWITCH,
+    PORTS,
+    DEVICES,
+    COMPUTE,
+    MEMORY,
+    GRANTS,
+    PROTECTION,
+    TRANSLATION,
+    tally::MAP,
+    directory::MAPS[0],
+    directory::MAPS[1],
+    directory::MAPS[2],
+];
+
+/// Where the programs are.
+enum Programs {
+    /// In the object that this process loaded.
+    Object(Box<Ebpf>),
+    /// Opened where they were pinned.
+    Pinned(Box<(Xdp, SchedClassifier)>),
+}
+
+/// A switch's data plane: its programs, and the tables that they read.
+pub struct Switch {
+    programs: Programs,
+    maps: Maps,
+    directory: Directory,
+}
+
+impl Switch {
+    /// Loads programs and maps. Nothing is attached, and every table is empty: all packets are
+    /// passed on as foreign.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, for want of privileges or memory.
+    pub fn load(limits: &SwitchLimits) -> Result<Self> {
+        let mut ebpf = object::load(&sizes(limits), limits.tries, limits.log_verdicts)?;
+        object::xdp(&mut ebpf, program::SWITCH)?;
+        object::classifier(&mut ebpf, program::FAN_OUT)?;
+        let maps = Maps::take(&mut ebpf, &MAPS)?;
+        Ok(Self {
+            programs: Programs::Object(Box::new(ebpf)),
+            directory: Directory::new(&maps)?,
+            maps,
+        })
+    }
+
+    /// Pins programs and maps in `folder`, which is made: they stay when this process ends.
+    ///
+    /// # Errors
+    ///
+    /// When `folder` is not in a BPF file system, or something is pinned there already.
+    pub fn pin(&mut self, folder: &Path) -> Result<()> {
+        object::make_folder(folder)?;
+        self.maps.pin(folder)?;
+        let switch = self.xdp()?;
+        object::pin(folder, program::SWITCH, |path| switch.pin(path))?;
+        let fan_out = self.fan_out()?;
+        object::pin(folder, program::FAN_OUT, |path| fan_out.pin(path))
+    }
+
+    /// Opens what [`pin`](Self::pin) pinned in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// When something is missing there.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let maps = Maps::open(folder, &MAPS)?;
+        Ok(Self {
+            programs: Programs::Pinned(Box::new((
+                object::pinned_xdp(folder, program::SWITCH)?,
+                object::pinned_classifier(folder, program::FAN_OUT)?,
+            ))),
+            directory: Directory::new(&maps)?,
+            maps,
+        })
+    }
+
+    /// Removes what [`pin`](Self::pin) pinned in `folder`, as far as it is there. Detach the
+    /// ports first.
+    ///
+    /// # Errors
+    ///
+    /// When something is there and cannot be removed.
+    pub fn unpin(folder: &Path) -> Result<()> {
+        let programs = [program::SWITCH, program::FAN_OUT];
+        object::unpin(folder, MAPS.into_iter().chain(programs))
+    }
+
+    /// The object, when it is this process's own.
+    #[cfg(feature = "harness")]
+    pub(crate) fn object(&mut self) -> Option<&mut Ebpf> {
+        match &mut self.programs {
+            Programs::Object(ebpf) => Some(ebpf),
+            Programs::Pinned(_) => None,
+        }
+    }
+
+    /// Says that a compute blade is behind an interface to which nothing can be redirected.
+    #[cfg(feature = "harness")]
+    pub(crate) fn misplace_compute(&mut self, blade: BladeId, peer: Peer) -> Result<()> {
+        self.maps.set(COMPUTE, blade.get().into(), peer)
+    }
+
+    /// The XDP program.
+    pub(crate) fn xdp(&mut self) -> Result<&mut Xdp> {
+        match &mut self.programs {
+            Programs::Object(ebpf) => object::xdp(ebpf, program::SWITCH),
+            Programs::Pinned(programs) => Ok(&mut programs.0),
+        }
+    }
+
+    /// The TC program.
+    pub(crate) fn fan_out(&mut self) -> Result<&mut SchedClassifier> {
+        match &mut self.programs {
+            Programs::Object(ebpf) => object::classifier(ebpf, program::FAN_OUT),
+            Programs::Pinned(programs) => Ok(&mut programs.1),
+        }
+    }
+
+    /// Sets who the switch is. Until then, it takes every packet for foreign.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses; so with all that set something below.
+    pub fn set_identity(&mut self, ipv4: std::net::Ipv4Addr, mac: [u8; 6]) -> Result<()> {
+        let value = table::Switch {
+            ipv4: ipv4.octets(),
+            mac,
+            reserved: 0,
+        };
+        self.maps.set(SWITCH, 0, value)
+    }
+
+    /// What is behind the interface `ifindex`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
+    pub fn port(&self, ifindex: u32) -> Result<Port> {
+        self.check_interface(ifindex)?;
+        self.maps.get(PORTS, ifindex)
+    }
+
+    /// Says what is behind the interface `ifindex`. A zeroed [`Port`] for nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
+    pub fn set_port(&mut self, ifindex: u32, port: Port) -> Result<()> {
+        self.check_interface(ifindex)?;
+        self.maps.set(PORTS, ifindex, port)
+    }
+
+    /// Says whether the TC program is attached to the interface `ifindex`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`set_port`](Self::set_port).
+    pub fn set_fans_out(&mut self, ifindex: u32, fans_out: bool) -> Result<()> {
+        let mut port = self.port(ifindex)?;
+        port.flags = if fans_out {
+            port.flags | PORT_FANS_OUT
+        } else {
+            port.flags & !PORT_FANS_OUT
+        };
+        self.set_port(ifindex, port)
+    }
+
+    /// Says where the compute blade is. A zeroed [`Peer`] for nowhere any more.
+    ///
+    /// # Errors
+    ///
+    /// When its interface does not exist in this network namespace, or is beyond the limit.
+    pub fn set_compute(&mut self, blade: BladeId, peer: Peer) -> Result<()> {
+        self.set_peer(COMPUTE, blade.get().into(), peer)
+    }
+
+    /// Says where the memory blade `number` (below 32) is. A zeroed [`Peer`] for nowhere any more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`set_compute`](Self::set_compute).
+    pub fn set_memory(&mut self, number: u8, peer: Peer) -> Result<()> {
+        if usize::from(number) >= MAX_BLADES {
+            return Err(Error::Limit {
+                what: "memory blade",
+                index: number.into(),
+                limit: MAX_BLADES as u64,
+            });
+        }
+        self.set_peer(MEMORY, number.into(), peer)
+    }
+
+    fn set_peer(&mut self, map: &'static str, number: u32, peer: Peer) -> Result<()> {
+        if peer.is_present() {
+            self.check_interface(peer.ifindex)?;
+            self.maps.set_device(DEVICES, peer.ifindex)?;
+        }
+        self.maps.set(map, number, peer)
+    }
+
+    fn check_interface(&self, ifindex: u32) -> Result<()> {
+        let limit = self.maps.capacity(PORTS)?;
+        if ifindex < limit {
+            return Ok(());
+        }
+        Err(Error::Limit {
+            what: "interface",
+            index: ifindex.into(),
+            limit: limit.into(),
+        })
+    }
+
+    /// Says on which blades processes of `domain` are placed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] for a domain beyond [`SwitchLimits::domains`].
+    pub fn place(&mut self, domain: DomainId, blades: BladeSet) -> Result<()> {
+        let limit = self.maps.capacity(GRANTS)?;
+        if domain.0 >= limit {
+            return Err(Error::Limit {
+                what: "protection domain",
+                index: domain.0.into(),
+                limit: limit.into(),
+            });
+        }
+        self.maps.set(GRANTS, domain.0, blades.bits())
+    }
+
+    /// Lets `domain` do with the addresses of `prefix` what `permission` says.
+    ///
+    /// # Errors
+    ///
+    /// When there are more entries than [`SwitchLimits::protection`].
+    pub fn protect(
+        &mut self,
+        domain: DomainId,
+        prefix: Prefix,
+        permission: Permission,
+    ) -> Result<()> {
+        let key = ProtectionKey::new(domain, prefix.base);
+        let len = ProtectionKey::prefix_len(prefix.shift);
+        self.maps.insert_prefix(PROTECTION, len, key, permission)
+    }
+
+    /// Takes back what [`protect`](Self::protect) said; whether it had.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn unprotect(&mut self, domain: DomainId, prefix: Prefix) -> Result<bool> {
+        let key = ProtectionKey::new(domain, prefix.base);
+        let len = ProtectionKey::prefix_len(prefix.shift);
+        self.maps
+            .remove_prefix::<_, Permission>(PROTECTION, len, key)
+    }
+
+    /// Keeps the addresses of `prefix` where `translation` says; of nested prefixes the longest
+    /// counts.
+    ///
+    /// # Errors
+    ///
+    /// When there are more entries than [`SwitchLimits::translation`].
+    pub fn translate(&mut self, prefix: Prefix, translation: Translation) -> Result<()> {
+        let key = TranslationKey::new(prefix.base);
+        let len = TranslationKey::prefix_len(prefix.shift);
+        self.maps.insert_prefix(TRANSLATION, len, key, translation)
+    }
+
+    /// Takes back what [`translate`](Self::translate) said; whether it had.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn untranslate(&mut self, prefix: Prefix) -> Result<bool> {
+        let key = TranslationKey::new(prefix.base);
+        let len = TranslationKey::prefix_len(prefix.shift);
+        self.maps
+            .remove_prefix::<_, Translation>(TRANSLATION, len, key)
+    }
+
+    /// The directory's tables and slots.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The directory's tables and slots once more, for another thread.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be mapped into memory again.
+    pub fn open_directory(&self) -> Result<Directory> {
+        Directory::new(&self.maps)
+    }
+
+    /// Lets the programs find block table `table` for the block that `va` is in, or none.
+    ///
+    /// # Errors
+    ///
+    /// When there are more blocks than [`SwitchLimits::blocks`].
+    pub fn set_block(&mut self, va: Va, table: Option<u32>) -> Result<()> {
+        Directory::set_block(&mut self.maps, va.block(), table)
+    }
+
+    /// The packets that came in at the interface `ifindex`, by verdict; for interfaces beyond the
+    /// limit, ask for 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
+    pub fn tally(&self, ifindex: u32) -> Result<Tally> {
+        self.check_interface(ifindex)?;
+        Tally::of(&self.maps, ifindex)
+    }
+}
+
+fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 9] {
+    [
+        (PORTS, limits.interfaces),
+        (DEVICES, limits.interfaces),
+        (tally::MAP, limits.interfaces),
+        (GRANTS, limits.domains),
+        (PROTECTION, limits.protection),
+        (TRANSLATION, limits.translation),
+        (directory::MAPS[0], limits.blocks),
+        (directory::MAPS[1], limits.blocks),
+        (directory::MAPS[2], limits.slots),
+    ]
+}

@@ -1,0 +1,61 @@
+//! No program of ours changes a frame's length in XDP: the object is looked through for calls of
+//! the helpers that do. Why is said in `mind-ebpf/src/packet.rs`.
+
+use aya_obj::{Object, ProgramSection};
+use mind_dataplane::harness;
+
+/// `bpf_xdp_adjust_head`, `bpf_xdp_adjust_meta`, `bpf_xdp_adjust_tail`, by their numbers in
+/// `include/uapi/linux/bpf.h`.
+const CHANGES_LENGTH: [i32; 3] = [44, 54, 65];
+
+/// `BPF_JMP | BPF_CALL`.
+const CALL: u8 = 0x85;
+/// A call of a helper by its number; others are of the object's own functions, or the kernel's.
+const BY_NUMBER: u8 = 0;
+
+#[test]
+fn no_xdp_program_changes_a_frames_length() {
+    let object = Object::parse(harness::object()).expect("the object can be read");
+    let mut programs = 0;
+    for (name, program) in &object.programs {
+        if !matches!(program.section, ProgramSection::Xdp { .. }) {
+            continue;
+        }
+        programs += 1;
+        let own = &object.functions[&program.function_key()];
+        for function in [own].into_iter().chain(shared(&object)) {
+            for instruction in &function.instructions {
+                let calls = instruction.code == CALL && instruction.src_reg() == BY_NUMBER;
+                assert!(
+                    !(calls && CHANGES_LENGTH.contains(&instruction.imm)),
+                    "{name} calls helper {} by way of {}",
+                    instruction.imm,
+                    function.name
+                );
+            }
+        }
+    }
+    assert!(programs >= 5, "only {programs} XDP programs were found");
+}
+
+/// Functions that programs call, of whichever program they are.
+fn shared(object: &Object) -> impl Iterator<Item = &aya_obj::Function> {
+    let own: Vec<_> = object.programs.values().map(|p| p.function_key()).collect();
+    let functions = object.functions.iter();
+    functions
+        .filter(move |(key, _)| !own.contains(key))
+        .map(|(_, function)| function)
+}
+
+#[test]
+fn the_search_finds_calls() {
+    // `bpf_xdp_store_bytes` is 189 and `bpf_xdp_load_bytes` 190: the responder calls both.
+    let object = Object::parse(harness::object()).expect("the object can be read");
+    let program = &object.programs["mind_responder"];
+    let function = &object.functions[&program.function_key()];
+    let called = |helper| {
+        let mut instructions = function.instructions.iter();
+        instructions.any(|i| i.code == CALL && i.src_reg() == BY_NUMBER && i.imm == helper)
+    };
+    assert!(called(189) && called(190), "the search would find nothing");
+}

@@ -1,0 +1,63 @@
+//! Atomic access to memory that other processors and user space share: loads, compare-and-swap,
+//! addition.
+//!
+//! `core::sync::atomic` has no compare-and-swap for the BPF target; the compiler's intrinsics
+//! become its instructions. Atomic loads do not exist there; a volatile load of an aligned word
+//! is one instruction, which is as atomic.
+
+use core::intrinsics::{self, AtomicOrdering};
+
+use aya_ebpf::Global;
+use mind_common::table::MAX_TRIES;
+
+/// How often a stage tries to change a word that other processors change meanwhile: the loader's
+/// to set, before the program is loaded.
+#[unsafe(no_mangle)]
+static TRIES: Global<u32> = Global::new(MAX_TRIES);
+
+/// The tries, one by one. The verifier sees the end of them either way.
+#[inline(always)]
+pub fn tries() -> core::ops::Range<u32> {
+    0..TRIES.load().min(MAX_TRIES)
+}
+
+/// The word at `at`.
+///
+/// # Safety
+///
+/// `at` points to an aligned value of a map that is never freed while the program runs, as the
+/// kernel guarantees for the result of a lookup.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(at: *const T) -> T {
+    // SAFETY: the caller's.
+    unsafe { at.read_volatile() }
+}
+
+/// Puts `new` at `at` if `old` is there; whether it was.
+///
+/// # Safety
+///
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn swap(at: *mut u64, old: u64, new: u64) -> bool {
+    // SAFETY: the caller's.
+    let (_, swapped) = unsafe {
+        intrinsics::atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+            at, old, new,
+        )
+    };
+    swapped
+}
+
+/// Adds `amount` to the word at `at`.
+///
+/// # Safety
+///
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn add(at: *mut u64, amount: u64) {
+    // SAFETY: the caller's.
+    unsafe {
+        intrinsics::atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(at, amount);
+    }
+}

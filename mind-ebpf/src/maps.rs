@@ -1,0 +1,79 @@
+//! The maps, one object's worth: a switch and a memory blade load the same object and leave the
+//! other's maps at one entry. The sizes given here are the least; the loader sets the real ones.
+//!
+//! Keys and values are laid out in [`mind_common::table`].
+
+use aya_ebpf::{
+    bindings::BPF_F_MMAPABLE,
+    macros::map,
+    maps::{Array, DevMap, HashMap, LpmTrie, PerCpuArray, ProgramArray},
+};
+use mind_common::{
+    id::MAX_BLADES,
+    table::{
+        BlockTable, Operation, PageValue, Peer, Permission, Port, ProtectionKey, Responder, Slot,
+        Switch, Template, Translation, TranslationKey,
+    },
+    verdict::Counters,
+};
+
+/// Each port's counters, by ingress interface; those of interfaces beyond the end are entry 0's.
+#[map]
+pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
+
+/// The switch itself.
+#[map]
+pub static SWITCH: Array<Switch> = Array::with_max_entries(1, 0);
+/// The ports, by interface.
+#[map]
+pub static PORTS: Array<Port> = Array::with_max_entries(1, 0);
+/// Where frames can be redirected to, by interface.
+#[map]
+pub static DEVICES: DevMap = DevMap::with_max_entries(1, 0);
+/// The compute blades, by number.
+#[map]
+pub static COMPUTE: Array<Peer> = Array::with_max_entries(MAX_BLADES as u32, 0);
+/// The memory blades, by number.
+#[map]
+pub static MEMORY: Array<Peer> = Array::with_max_entries(MAX_BLADES as u32, 0);
+/// The blades on which a protection domain is placed, one bit each, by domain.
+#[map]
+pub static GRANTS: Array<u32> = Array::with_max_entries(1, 0);
+/// What a protection domain may do with an address.
+#[map]
+pub static PROTECTION: LpmTrie<ProtectionKey, Permission> = LpmTrie::with_max_entries(1, 0);
+/// Where an address is kept.
+#[map]
+pub static TRANSLATION: LpmTrie<TranslationKey, Translation> = LpmTrie::with_max_entries(1, 0);
+/// The directory: a block's table, by the block's number.
+#[map]
+pub static BLOCKS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
+/// The directory: the slots of a block's pages, by table.
+#[map]
+pub static TABLES: Array<BlockTable> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// The directory's slots.
+#[map]
+pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// A memory blade itself.
+#[map]
+pub static RESPONDER: Array<Responder> = Array::with_max_entries(1, 0);
+/// A memory blade's pages.
+#[map]
+pub static PAGES: Array<PageValue> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// A [`PageTag`](mind_common::table::PageTag) for each.
+#[map]
+pub static TAGS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Each compute blade's latest atomic operation.
+#[map]
+pub static OPERATIONS: Array<Operation> = Array::with_max_entries(MAX_BLADES as u32, 0);
+
+/// What the bench puts back before each run.
+#[map]
+pub static TEMPLATE: Array<Template> = Array::with_max_entries(1, 0);
+/// The XDP program that the bench calls then.
+#[map]
+pub static XDP_STAGE: ProgramArray = ProgramArray::with_max_entries(1, 0);
+/// The TC program that a test calls with a frame made up.
+#[map]
+pub static TC_STAGE: ProgramArray = ProgramArray::with_max_entries(1, 0);

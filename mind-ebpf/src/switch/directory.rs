@@ -1,0 +1,184 @@
+//! The directory: finding a page's slot, and taking its word from one state to the next.
+//!
+//! Every step reads the word first, then the region, and only then swaps the word: whoever gives
+//! the slot to another region [holds](mind_common::directory::machine::hold) it first, which
+//! begins an episode, so a step that read the old region finds another word when it swaps.
+
+use mind_common::{
+    addr::{Region, Va},
+    directory::{
+        Answer, AnswerVerdict, Order, Origin, Path, Request, RequestVerdict, Word,
+        machine::{may_operate, may_write_back, on_answer, on_request},
+    },
+    id::BladeId,
+    serial::Seq,
+    table::Slot,
+    verdict::Verdict,
+    wire::message::Toll,
+};
+
+use crate::{
+    atomics,
+    decision::{Staged, Stop, stop},
+    maps,
+};
+
+/// A slot of the directory: a pointer into its map, where other processors and the controller
+/// work at the same time.
+#[derive(Clone, Copy)]
+pub struct SlotRef(*mut Slot);
+
+/// The slot of the page at `va`.
+#[inline(always)]
+pub fn find(va: Va) -> Option<SlotRef> {
+    let block = va.block();
+    // SAFETY: the value is one aligned word, which is replaced at once if at all.
+    let index = unsafe { maps::BLOCKS.get(&block) }?;
+    let table = maps::TABLES.get_ptr(*index)?;
+    // SAFETY: the pointer is a lookup's, and a page's place in its block is below their number.
+    let number = unsafe { atomics::load((&raw const (*table)[0]).add(va.page_in_block())) };
+    if number == 0 {
+        return None;
+    }
+    maps::SLOTS.get_ptr_mut(number).map(SlotRef)
+}
+
+impl SlotRef {
+    #[inline(always)]
+    fn word(self) -> Word {
+        // SAFETY: the pointer is a lookup's.
+        Word::from_raw(unsafe { atomics::load(&raw const (*self.0).word) })
+    }
+
+    #[inline(always)]
+    fn swap_word(self, old: Word, new: Word) -> bool {
+        // SAFETY: the pointer is a lookup's.
+        unsafe { atomics::swap(&raw mut (*self.0).word, old.raw(), new.raw()) }
+    }
+
+    #[inline(always)]
+    fn region(self, va: Va) -> Option<Region> {
+        // SAFETY: the pointer is a lookup's.
+        Slot::region_with(unsafe { atomics::load(&raw const (*self.0).region) }, va)
+    }
+
+    #[inline(always)]
+    fn origin(self) -> Origin {
+        // SAFETY: the pointer is a lookup's.
+        Origin::from_raw(unsafe { atomics::load(&raw const (*self.0).origin) })
+    }
+
+    /// A request for the page at `va`: what to do, its region, and the path if it is granted.
+    #[inline(always)]
+    pub fn request(self, va: Va, request: Request) -> Staged<(RequestVerdict, Region, Path)> {
+        for _ in atomics::tries() {
+            let word = self.word();
+            let region = self.region(va).ok_or(stop!(Moved))?;
+            let step = on_request(word, request);
+            if step.next.raw() == word.raw() || self.swap_word(word, step.next) {
+                return Ok((step.verdict, region, Path::between(word, step.next)));
+            }
+        }
+        Err(stop!(Contended))
+    }
+
+    /// An answer to an invalidation for the page at `va`, and what it cost the blade: what to do,
+    /// and the path if it was the last.
+    #[inline(always)]
+    pub fn answer(self, va: Va, answer: Answer, toll: Toll) -> Staged<(AnswerVerdict, Path)> {
+        for _ in atomics::tries() {
+            let word = self.word();
+            if self.region(va).is_none() {
+                return Err(stop!(StaleAnswer));
+            }
+            let step = on_answer(word, answer);
+            if matches!(step.verdict, AnswerVerdict::Stale) {
+                return Err(stop!(StaleAnswer));
+            }
+            if self.swap_word(word, step.next) {
+                self.charge(toll);
+                return Ok((step.verdict, Path::between(word, step.next)));
+            }
+        }
+        // An answer is no request that could be refused; who asked for it repeats it.
+        Err(Stop::Drop(Verdict::Contended))
+    }
+
+    /// Refuses unless `from` may write the page at `va` back.
+    #[inline(always)]
+    pub fn admit_write_back(self, va: Va, from: BladeId) -> Staged<()> {
+        let word = self.word();
+        if self.region(va).is_none() {
+            return Err(stop!(Moved));
+        }
+        if may_write_back(word, from) {
+            Ok(())
+        } else {
+            Err(stop!(NotOwner))
+        }
+    }
+
+    /// Refuses unless `from` may have an atomic operation carried out on the page at `va`.
+    #[inline(always)]
+    pub fn admit_operation(self, va: Va, from: BladeId) -> Staged<()> {
+        let word = self.word();
+        if self.region(va).is_none() {
+            return Err(stop!(Moved));
+        }
+        may_operate(word, from).map_err(Stop::directory)
+    }
+
+    /// What began the invalidation that `order` says for `region`: the request at hand, for `page`
+    /// and with number `seq`, or for a repeated one what was noted then.
+    #[inline(always)]
+    pub fn origin_of(self, order: &Order, region: Region, page: Va, seq: Seq) -> Staged<(Seq, Va)> {
+        if order.repeated {
+            return self
+                .origin()
+                .of(order.episode, region)
+                .ok_or(stop!(NoOrigin));
+        }
+        self.note(Origin::new(order.episode, seq, page));
+        // SAFETY: the pointer is a lookup's.
+        unsafe { atomics::add(&raw mut (*self.0).invalidations, 1) };
+        Ok((seq, page))
+    }
+
+    /// Notes `origin`, unless that of a later episode is there: a processor that was held up
+    /// between winning the word and getting here must not wipe out what came after.
+    #[inline(always)]
+    fn note(self, origin: Origin) {
+        for _ in atomics::tries() {
+            let there = self.origin();
+            // SAFETY: the pointer is a lookup's.
+            let at = unsafe { &raw mut (*self.0).origin };
+            // SAFETY: as above.
+            if !origin.replaces(there) || unsafe { atomics::swap(at, there.raw(), origin.raw()) } {
+                return;
+            }
+        }
+    }
+
+    /// Counts an access that needed no invalidation.
+    #[inline(always)]
+    pub fn touch(self) {
+        // SAFETY: the pointer is a lookup's. Not atomic: a hint, on the fast path.
+        unsafe {
+            let at = &raw mut (*self.0).accesses;
+            at.write_volatile(at.read_volatile().wrapping_add(1));
+        }
+    }
+
+    #[inline(always)]
+    fn charge(self, toll: Toll) {
+        // SAFETY: the pointer is a lookup's.
+        unsafe {
+            if toll.dropped != 0 {
+                atomics::add(&raw mut (*self.0).dropped, toll.dropped as u64);
+            }
+            if toll.flushed != 0 {
+                atomics::add(&raw mut (*self.0).flushed, toll.flushed as u64);
+            }
+        }
+    }
+}
