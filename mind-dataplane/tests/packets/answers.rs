@@ -1,7 +1,7 @@
 //! Answers to an INVALIDATE: counted, completed, or stale.
 
 use mind_common::{
-    directory::{State, Supply, Target},
+    directory::{Path, State, Supply, Target},
     id::DomainId,
     serial::Version,
     verdict::Verdict,
@@ -51,7 +51,8 @@ fn the_last_bare_answer_becomes_the_requesters_acknowledgement(world: &mut World
     world.set_busy(State::SharedToModified, 0, [1]);
     let answer = ack(1, invalidation(0, 10, Target::Invalid, Supply::Grant)).seq(50);
     let run = world.send(1, &answer);
-    let message = run.met(Verdict::Granted).to(compute(0), qp(0), 50);
+    let run = run.met(Verdict::Granted).by(Path::SharedToModified);
+    let message = run.to(compute(0), qp(0), 50);
     assert_eq!(message, acknowledgement());
     let word = world.word();
     assert_eq!(

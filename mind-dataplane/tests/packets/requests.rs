@@ -2,7 +2,7 @@
 
 use mind_common::{
     addr::{PAGE_SIZE, Region, Va},
-    directory::{Origin, State, Supply, Target},
+    directory::{Origin, Path, State, Supply, Target},
     id::{BladeSet, DomainId},
     serial::{Episode, Seq},
     verdict::Verdict,
@@ -91,7 +91,8 @@ fn reading_a_shared_page_fetches_it(world: &mut World) {
 fn reading_again_as_a_sharer_fetches_it_and_changes_nothing(world: &mut World) {
     world.set_word(State::Shared, [0, 1]);
     let before = world.word();
-    world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
+    let run = world.send(0, &read(0, PAGE));
+    run.met(Verdict::Fetch).by(Path::SharedToShared);
     assert_eq!(world.word(), before);
 }
 
@@ -110,7 +111,8 @@ fn owner_is_blade_0(world: &World) {
 
 fn acquiring_an_uncached_page_fetches_it(world: &mut World) {
     let run = world.send(0, &acquire(0, PAGE));
-    let message = run.met(Verdict::Fetch).to(memory(0), qp(0), 1);
+    let run = run.met(Verdict::Fetch).by(Path::InvalidToModified);
+    let message = run.to(memory(0), qp(0), 1);
     // Memory knows no ACQUIRE.
     assert_eq!(message, fetched(OFFSET));
     owner_is_blade_0(world);
@@ -118,7 +120,8 @@ fn acquiring_an_uncached_page_fetches_it(world: &mut World) {
 
 fn acquiring_as_the_only_sharer_fetches_it(world: &mut World) {
     world.set_word(State::Shared, [0]);
-    world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
+    let run = world.send(0, &acquire(0, PAGE));
+    run.met(Verdict::Fetch).by(Path::SharedToModified);
     owner_is_blade_0(world);
 }
 
@@ -131,7 +134,8 @@ fn acquiring_ones_own_page_fetches_it(world: &mut World) {
 fn upgrading_as_the_only_sharer_is_granted(world: &mut World) {
     world.set_word(State::Shared, [0]);
     let run = world.send(0, &upgrade(0, PAGE).seq(9));
-    let message = run.met(Verdict::Grant).to(compute(0), qp(0), 9);
+    let run = run.met(Verdict::Grant).by(Path::SharedToModified);
+    let message = run.to(compute(0), qp(0), 9);
     assert_eq!(message, acknowledgement());
     owner_is_blade_0(world);
 }
@@ -324,7 +328,8 @@ fn a_repeat_to_several_is_passed_up(world: &mut World) {
     world.set_word(State::Shared, [1, 2, 3]);
     world.send(0, &acquire(0, PAGE).seq(50));
     let run = world.send(0, &acquire(0, PAGE).seq(51).attempt(1));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Grant);
+    // The word does not say whether the page is wanted, too; it does for both.
+    let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
     is_passed_up(&run, blades([1, 2, 3]), [0, 0, 50], expected);
 }
 

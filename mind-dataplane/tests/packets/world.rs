@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashSet};
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    directory::{State, Supply, Target, Word},
+    directory::{Path, State, Supply, Target, Word},
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::{Episode, Seq, Version},
     table::{
@@ -550,6 +550,8 @@ pub trait Expect {
     fn met(&self, verdict: Verdict) -> &Self;
     /// It went on to `host`, in the switch's name, under `seq` on the connection `qp`; the message.
     fn to(&self, host: Host, qp: u32, seq: u32) -> Message<'_>;
+    /// It tells the requester that this was its way through the directory.
+    fn by(&self, path: Path) -> &Self;
     /// It came back to `host` as the refusal of request 1.
     fn refused(&self, host: Host, refusal: Refusal);
 }
@@ -567,8 +569,14 @@ impl Expect for Run<XdpAction> {
         let (envelope, message) = self.frame.message().expect("a message that blades get");
         assert_eq!(envelope.qp, qp, "connection");
         assert_eq!(envelope.seq, Seq::new(seq), "sequence number");
-        assert_eq!(envelope.attempt, 0, "attempt");
         message
+    }
+
+    #[track_caller]
+    fn by(&self, path: Path) -> &Self {
+        let (envelope, _) = self.frame.message().expect("a message that blades get");
+        assert_eq!(Path::from_u8(envelope.attempt), Some(path), "path");
+        self
     }
 
     #[track_caller]
