@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::thread;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -128,6 +129,19 @@ pub fn within<T: Send, E: From<Error> + Send>(
     on_own_thread(|| {
         join(name)?;
         work()
+    })
+}
+
+/// Starts `command` in the namespace, with a `/sys` that shows it.
+///
+/// # Errors
+///
+/// When the namespace cannot be entered or the program not be started.
+pub fn spawn(name: &str, command: &mut Command) -> Result<Child> {
+    on_own_thread(|| {
+        enter(name)?;
+        let program = PathBuf::from(command.get_program());
+        command.spawn().map_err(Error::io("start", &program))
     })
 }
 

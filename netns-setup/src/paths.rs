@@ -43,7 +43,7 @@ pub fn log(service: &str) -> PathBuf {
     logs().join(format!("{service}.log"))
 }
 
-/// The folder for what the controller keeps.
-pub fn controller() -> PathBuf {
-    Path::new(RUN).join("controller")
+/// Where the programs and maps of the switch or of a memory blade are pinned.
+pub fn pins(name: &str) -> PathBuf {
+    bpffs().join(name)
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::namespace;
 use crate::paths;
-use crate::plan::{INTERFACE, Kind, Plan};
+use crate::plan::{INTERFACE, Kind, Plan, SWITCH};
 use crate::program::{self, Process};
 use crate::state::RunningService;
 use crate::testbed::Options;
@@ -67,8 +67,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
         program("mind-ctl"),
         "serve".to_owned(),
         format!("--listen={controller}"),
-        format!("--pin={}", paths::bpffs().display()),
-        format!("--state={}", paths::controller().display()),
+        format!("--pin={}", paths::pins(SWITCH).display()),
     ];
     command.extend(
         plan.blades
@@ -86,7 +85,10 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
             Kind::Memory => (
                 "memory",
                 Role::Memory,
-                vec![format!("--size={}", options.memory_size)],
+                vec![
+                    format!("--size={}", options.memory_size),
+                    format!("--pin={}", paths::pins(&blade.name).display()),
+                ],
             ),
             Kind::Compute => (
                 "compute",
@@ -221,11 +223,7 @@ pub fn start(service: &Service) -> Result<Starting> {
         .stderr(errors)
         // Ctrl-C at the terminal is not for it.
         .process_group(0);
-    let child = namespace::within(&service.namespace, || {
-        command
-            .spawn()
-            .map_err(Error::io("start", program.as_ref()))
-    })?;
+    let child = namespace::spawn(&service.namespace, &mut command)?;
     let pid = child.id().cast_signed();
     let process = Process::with_pid(pid).unwrap_or(Process { pid, start: 0 });
     Ok(Starting {

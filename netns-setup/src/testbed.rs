@@ -185,10 +185,7 @@ impl Testbed {
     /// [`Error::NoSuchBlade`], or that it cannot be started.
     pub fn spawn(&self, name: &str, command: &mut Command) -> Result<std::process::Child> {
         command.envs(self.environment(name)?);
-        let program = PathBuf::from(command.get_program());
-        self.within(name, || {
-            command.spawn().map_err(Error::io("start", &program))
-        })
+        namespace::spawn(&self.plan().namespace_of(name)?, command)
     }
 
     /// Takes the calling thread, and what it executes, into the blade called `name`.
