@@ -294,7 +294,7 @@ fn paths() -> Vec<Path> {
             packet: read(),
             word: word(State::ModifiedToShared, [1]),
             verdict: Verdict::Busy,
-            action: XdpAction::Tx,
+            action: XdpAction::Redirect,
             is_fast: false,
         },
         Path {
@@ -303,7 +303,7 @@ fn paths() -> Vec<Path> {
             packet: send(&Message::Read(page(STRANGER))),
             word: invalid,
             verdict: Verdict::Protected,
-            action: XdpAction::Tx,
+            action: XdpAction::Redirect,
             is_fast: false,
         },
         Path {

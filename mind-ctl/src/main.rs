@@ -3,7 +3,7 @@
 mod serve;
 mod status;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
                 .with_env_var("MIND_LOG")
                 .from_env_lossy(),
         )
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     match run(Cli::parse().verb) {

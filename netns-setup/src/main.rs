@@ -1,5 +1,6 @@
 //! `netns-setup`: the testbed's command line. What it does is in the library.
 
+use std::io::IsTerminal as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -66,6 +67,7 @@ enum Format {
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .with_target(false)
         .without_time()

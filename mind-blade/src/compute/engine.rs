@@ -271,7 +271,11 @@ impl Engine {
                 Ok((envelope, message)) => {
                     let now = self.now();
                     let mut actions = std::mem::take(&mut self.actions);
+                    let ignored = self.blade.counters().ignored;
                     self.blade.receive(now, &envelope, &message, &mut actions);
+                    if self.blade.counters().ignored != ignored {
+                        tracing::trace!(?envelope, opcode = ?message.opcode(), "a message that answers nothing");
+                    }
                     let page = match message {
                         Message::ReadResponse { data, .. } | Message::Forward { data, .. } => {
                             Some(data)

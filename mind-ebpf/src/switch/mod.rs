@@ -41,7 +41,9 @@ pub struct Passage<'a> {
     len: usize,
     /// The switch itself.
     switch: &'a Switch,
-    /// The port it came in at.
+    /// The interface it came in at.
+    ifindex: u32,
+    /// The port that this is.
     port: &'a Port,
     /// The compute blade behind that port, if there is one.
     from: BladeId,
@@ -75,6 +77,7 @@ fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
         frame,
         len,
         switch,
+        ifindex,
         port,
         from: BladeId::from_low_bits(port.number as u64),
     };
@@ -82,10 +85,7 @@ fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
         Err(Stop::Refuse(verdict, refusal)) => {
             let syndrome = Syndrome::Refused(refusal);
             passage.frame.acknowledge(syndrome, Version::new(0));
-            Ok(Decision {
-                verdict,
-                action: xdp_action::XDP_TX,
-            })
+            send::back(ifindex, verdict)
         }
         other => other,
     }

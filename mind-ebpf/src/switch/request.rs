@@ -81,10 +81,7 @@ impl Passage<'_> {
     fn grant(&mut self, path: Path) -> Staged {
         self.frame.bth.set_attempt(path as u8);
         self.frame.acknowledge(Syndrome::Ack, Version::new(0));
-        Ok(Decision {
-            verdict: Verdict::Grant,
-            action: xdp_action::XDP_TX,
-        })
+        send::back(self.ifindex, Verdict::Grant)
     }
 
     /// Becomes the INVALIDATE: to one blade from here, to several by way of TC, since XDP can

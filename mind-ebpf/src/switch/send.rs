@@ -35,3 +35,16 @@ pub fn redirect(frame: &mut Frame, switch: &Switch, peer: &Peer, verdict: Verdic
         Err(_) => Err(stop!(NoDevice)),
     }
 }
+
+/// Sends `frame`, which is addressed already, out of the port at which it came in.
+///
+/// Redirected rather than `XDP_TX`: what a veth port transmits waits in the peer's ring until something else wakes the
+/// peer, unless the peer has an XDP program (`veth_xdp_flush` in `drivers/net/veth.c`; `veth_xdp_xmit`, which a redirect
+/// takes, asks for GRO only). Compute blades have none.
+#[inline(always)]
+pub fn back(ifindex: u32, verdict: Verdict) -> Staged {
+    match maps::DEVICES.redirect(ifindex, 0) {
+        Ok(action) => Ok(Decision { verdict, action }),
+        Err(_) => Err(stop!(NoDevice)),
+    }
+}

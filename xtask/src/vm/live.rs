@@ -44,6 +44,8 @@ struct Built {
 
 /// Builds the live tests and says how to run them.
 pub(crate) fn jobs() -> Result<Vec<Job>> {
+    // The daemons, which the tests expect beside them.
+    build(&["build", "--workspace", "--exclude", "mind-ebpf"])?;
     let built = build(&["test", "--no-run", "--workspace", "--exclude", "mind-ebpf"])?;
     let jobs: Vec<_> = built
         .into_iter()

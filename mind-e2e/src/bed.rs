@@ -1,0 +1,157 @@
+//! A testbed with its daemons.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use mind_api::{
+    Client, Reply, Request,
+    message::Status,
+    program::{BladeReport, FromBlade, Packets, ToBlade},
+};
+use netns_setup::{Options, Plan, Testbed, paths, program::Process, testbed::Guard};
+
+/// How long the controller may take to say how things are.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Last lines of each log that a failure shows.
+const TAIL: usize = 15;
+
+/// A testbed; it goes with this value.
+#[derive(Debug)]
+pub struct Bed {
+    testbed: Guard,
+}
+
+impl Bed {
+    /// Brings it up: so many blades, each compute blade with so many bytes of page cache.
+    ///
+    /// # Errors
+    ///
+    /// When the daemons are not built or do not start.
+    pub fn up(compute: u8, memory: u8, cache: u64) -> Result<Self> {
+        let options = Options {
+            compute,
+            memory,
+            memory_size: 64 << 20,
+            cache,
+            services: Some(programs()?),
+            bound: false,
+        };
+        let testbed = Testbed::guarded(&options)?;
+        Ok(Self { testbed })
+    }
+
+    /// The testbed.
+    pub fn testbed(&self) -> &Testbed {
+        &self.testbed
+    }
+
+    /// What the agent of a compute blade counted.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn report(&self, blade: &str) -> Result<BladeReport> {
+        let packets = Packets::connect(&paths::blade_socket(blade))
+            .with_context(|| format!("cannot reach the agent of {blade}"))?;
+        packets.send(&ToBlade::Report, None)?;
+        match packets.receive::<FromBlade>()? {
+            Some((FromBlade::Report(report), _)) => Ok(*report),
+            other => bail!("the agent of {blade} answers with {other:?}"),
+        }
+    }
+
+    /// What the controller says.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn status(&self) -> Result<Status> {
+        self.testbed.within("sw", || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(async {
+                let (client, _) = Client::connect(Plan::controller(), "test", LIMIT).await?;
+                match client.call(Request::Status).await? {
+                    Reply::Status(status) => Ok(status),
+                    other => bail!("the controller answers with {other:?}"),
+                }
+            })
+        })
+    }
+
+    /// The daemon called `name`: `ctl`, or a blade's.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of that name.
+    pub fn daemon(&self, name: &str) -> Result<Process> {
+        let services = &self.testbed.state().services;
+        let service = services.iter().find(|service| service.name == name);
+        Ok(service
+            .with_context(|| format!("no daemon is called {name}"))?
+            .process)
+    }
+
+    /// Kills a daemon, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn kill(&self, name: &str) -> Result<()> {
+        let process = self.daemon(name)?;
+        let handle = process
+            .open()
+            .with_context(|| format!("{name} is dead already"))?;
+        rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL)?;
+        let mut end = [rustix::event::PollFd::new(
+            &handle,
+            rustix::event::PollFlags::IN,
+        )];
+        rustix::event::poll(&mut end, None)?;
+        Ok(())
+    }
+
+    /// The last lines of every daemon's log.
+    pub fn logs(&self) -> String {
+        let services = &self.testbed.state().services;
+        let mut text = String::new();
+        for service in services {
+            let log = fs::read(paths::log(&service.name)).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<_> = log.lines().collect();
+            for line in &lines[lines.len().saturating_sub(TAIL)..] {
+                text.push_str(&format!("  {} | {line}\n", service.name));
+            }
+        }
+        text
+    }
+}
+
+/// The folder with the programs of this build.
+///
+/// # Errors
+///
+/// When they are not built.
+pub fn programs() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    // Tests are in `deps`, programs beside it.
+    let folder = own
+        .ancestors()
+        .skip(1)
+        .find(|folder| folder.file_name().is_some_and(|name| name != "deps"))
+        .unwrap_or(Path::new("."));
+    for name in ["mind-ctl", "mind-blade", crate::program::NAME] {
+        if !folder.join(name).exists() {
+            bail!(
+                "{name} is not in {}: build it with `cargo xtask build`",
+                folder.display()
+            );
+        }
+    }
+    Ok(folder.to_owned())
+}

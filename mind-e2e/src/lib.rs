@@ -1,0 +1,34 @@
+//! What the end-to-end tests are made of.
+//!
+//! * [`bed`]: a testbed with all its daemons, and what can be asked of them,
+//! * [`program`]: a program on one of its blades; what it does is in `src/program`,
+//! * [`domain`]: a protection domain and the programs in it,
+//! * [`suite`]: tests that share a testbed, one after the other.
+//!
+//! The daemons are those of the same build (`cargo xtask build`).
+
+pub mod bed;
+pub mod domain;
+pub mod program;
+pub mod suite;
+
+pub use bed::Bed;
+pub use domain::Domain;
+pub use program::Program;
+
+use std::time::Duration;
+
+/// Whether this runs in the project's virtual machine, where everything takes tens of times longer.
+pub fn in_vm() -> bool {
+    std::env::var_os("MIND_VM").is_some()
+}
+
+/// A tenth of `count` in a virtual machine, so that the tests end.
+pub fn scaled(count: u64) -> u64 {
+    if in_vm() { count.div_ceil(10) } else { count }
+}
+
+/// How long anything may take before a test gives up. Not a bound on performance.
+pub fn patience() -> Duration {
+    Duration::from_secs(if in_vm() { 600 } else { 60 })
+}

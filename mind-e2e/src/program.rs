@@ -1,0 +1,172 @@
+//! A program on a blade. It says what it has to say in lines, and is told what to do in lines: no test waits by the
+//! clock.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::{Bed, bed, patience};
+
+/// The executable; what it can do is in `src/program/main.rs`.
+pub const NAME: &str = "mind-e2e-program";
+
+/// A running program.
+#[derive(Debug)]
+pub struct Program {
+    name: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Program {
+    /// Starts it on a blade.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start(bed: &Bed, blade: &str, arguments: &str) -> Result<Self> {
+        let mut command = Command::new(bed::programs()?.join(NAME));
+        command
+            .args(arguments.split_whitespace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        let mut child = bed.testbed().spawn(blade, &mut command)?;
+        let stdout = child.stdout.take().context("no pipe from the program")?;
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            name: format!("`{arguments}` on {blade}"),
+            stdin: child.stdin.take(),
+            child,
+            lines,
+        })
+    }
+
+    /// Waits for the next line.
+    ///
+    /// # Errors
+    ///
+    /// When it ends or says nothing.
+    pub fn line(&mut self) -> Result<String> {
+        match self.lines.recv_timeout(patience()) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => bail!("{} says nothing", self.name),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.child.wait()?;
+                bail!("{} ended with {status} instead of a line", self.name)
+            }
+        }
+    }
+
+    /// Waits for this very line.
+    ///
+    /// # Errors
+    ///
+    /// When it says something else, or nothing.
+    pub fn expect(&mut self, text: &str) -> Result<()> {
+        let line = self.line()?;
+        ensure!(
+            line == text,
+            "{} says `{line}` instead of `{text}`",
+            self.name
+        );
+        Ok(())
+    }
+
+    /// Waits until it is ready, then lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// When it is not.
+    pub fn go(&mut self) -> Result<()> {
+        self.expect("ready")?;
+        self.tell("go")
+    }
+
+    /// Tells it a line.
+    ///
+    /// # Errors
+    ///
+    /// When it does not listen any more.
+    pub fn tell(&mut self, text: &str) -> Result<()> {
+        let stdin = self.stdin.as_mut().context("its input is closed")?;
+        writeln!(stdin, "{text}").with_context(|| format!("{} does not listen", self.name))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end.
+    pub fn end(&mut self) -> Result<ExitStatus> {
+        let deadline = Instant::now() + patience();
+        // Its output ends with it.
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => println!("{}: {line}", self.name),
+                Err(RecvTimeoutError::Timeout) => bail!("{} does not end", self.name),
+                Err(RecvTimeoutError::Disconnected) => return Ok(self.child.wait()?),
+            }
+        }
+    }
+
+    /// Waits for its end, which must be a good one.
+    ///
+    /// # Errors
+    ///
+    /// When it fails or does not end.
+    pub fn succeed(mut self) -> Result<()> {
+        let status = self.end()?;
+        ensure!(status.success(), "{} ended with {status}", self.name);
+        Ok(())
+    }
+
+    /// Waits for its end, which must be by this signal.
+    ///
+    /// # Errors
+    ///
+    /// When it ends otherwise or not.
+    pub fn die_of(mut self, signal: i32) -> Result<()> {
+        let status = self.end()?;
+        ensure!(
+            status.signal() == Some(signal),
+            "{} ended with {status} instead of by signal {signal}",
+            self.name
+        );
+        Ok(())
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // As it is when a test failed half way.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

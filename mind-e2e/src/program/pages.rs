@@ -1,0 +1,113 @@
+//! Pages with contents that are known beforehand, or written as a whole.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, anyhow, ensure};
+use mind_client::{Access, Process};
+
+use crate::area::{Area, PAGE, WORDS};
+
+/// What `fill` writes to a word. Never 0.
+fn pattern(page: usize, word: usize) -> u64 {
+    ((page * WORDS + word) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+pub fn fill(area: Area) {
+    for page in 0..area.pages() {
+        for (word, place) in area.page(page).iter().enumerate() {
+            place.store(pattern(page, word), Ordering::Relaxed);
+        }
+    }
+}
+
+fn check_word(area: Area, page: usize, word: usize) -> Result<()> {
+    let found = area.word(page, word).load(Ordering::Relaxed);
+    let expected = pattern(page, word);
+    ensure!(
+        found == expected,
+        "page {page}, word {word}: found {found:#x}, expected {expected:#x}"
+    );
+    Ok(())
+}
+
+pub fn check(area: Area) -> Result<()> {
+    for page in 0..area.pages() {
+        for word in 0..WORDS {
+            check_word(area, page, word)?;
+        }
+    }
+    Ok(())
+}
+
+/// Until killed.
+pub fn watch(area: Area, threads: u64) -> Result<()> {
+    let seen = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let watchers: Vec<_> = (0..threads)
+            .map(|seed| {
+                let seen = &seen;
+                scope.spawn(move || -> Result<()> {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    loop {
+                        let page = random.usize(..area.pages());
+                        if let Err(error) = check_word(area, page, random.usize(..WORDS)) {
+                            // The others would go on.
+                            eprintln!("mind-e2e-program: {error:#}");
+                            std::process::exit(1);
+                        }
+                        if seen.fetch_add(1, Ordering::Relaxed) % 1000 == 999 {
+                            println!("watching");
+                        }
+                    }
+                })
+            })
+            .collect();
+        watchers
+            .into_iter()
+            .try_for_each(|watcher| watcher.join().map_err(|_| anyhow!("a watcher panicked"))?)
+    })
+}
+
+/// The page is one player's at a time: whoever finds his number in word 0 checks that all words are the same, and
+/// writes the next number, word 0 last. On x86, stores are seen in the order in which they are made.
+pub fn turns(area: Area, player: u64, players: u64, rounds: u64) -> Result<()> {
+    let page = area.page(0);
+    for round in 0..rounds {
+        let turn = round * players + player;
+        while page[0].load(Ordering::Acquire) != turn {
+            std::hint::spin_loop();
+        }
+        for (index, word) in page.iter().enumerate() {
+            let found = word.load(Ordering::Relaxed);
+            ensure!(
+                found == turn,
+                "turn {turn}: word {index} is {found}: {}",
+                if found < turn { "stale" } else { "torn" }
+            );
+        }
+        for word in page[1..].iter().rev() {
+            word.store(turn + 1, Ordering::Relaxed);
+        }
+        page[0].store(turn + 1, Ordering::Release);
+    }
+    Ok(())
+}
+
+pub fn fresh(process: &Process, pages: usize, times: u64) -> Result<()> {
+    for time in 0..times {
+        let memory = process.map((pages * PAGE) as u64, Access::Write)?;
+        let area = Area::new(memory);
+        for page in 0..area.pages() {
+            for (index, word) in area.page(page).iter().enumerate() {
+                let found = word.load(Ordering::Relaxed);
+                ensure!(
+                    found == 0,
+                    "time {time}, page {page}, word {index}: fresh memory holds {found:#x}"
+                );
+            }
+        }
+        fill(area);
+        process.unmap(memory)?;
+    }
+    Ok(())
+}
