@@ -10,6 +10,7 @@
 //! * [`directory`]: the directory word of a region and its state machine,
 //! * `blade`: the compute blade's machine (feature `blade`, which needs an allocator),
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
+//! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
 //! * [`table`]: keys and values of the BPF maps,
 //! * [`verdict`]: what can become of a packet,
 //! * [`rewrite`], [`checksum`]: what is written over a packet's headers.
@@ -29,6 +30,7 @@ pub mod blade;
 pub mod checksum;
 pub mod directory;
 pub mod id;
+pub mod memo;
 pub mod memory;
 pub mod rewrite;
 pub mod serial;

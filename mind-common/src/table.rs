@@ -173,6 +173,18 @@ impl Permission {
     }
 }
 
+plain! {
+    /// A protection entry: what a domain may do with the pages of a prefix. Never changed in
+    /// place: inserting a prefix again replaces the trie's node.
+    pub struct Protection {
+        /// What it may do.
+        pub permission: Permission,
+        /// log2 of the prefix's bytes, so that a program that finds the entry knows how much it
+        /// covers.
+        pub shift: u32,
+    }
+}
+
 /// A protection entry's key, behind the prefix length: a vma's prefix in a domain.
 ///
 /// An address is its page's number in the window, so that the key has the 64 bits that the kernel
@@ -264,6 +276,20 @@ impl Translation {
     }
 }
 
+plain! {
+    /// How often what slots remember was made doubtful, and what else must be known of the tries
+    /// as a whole: see [`memo`](crate::memo).
+    pub struct Generation {
+        /// Moves on after every change of a trie, and while a slot changes its region.
+        pub number: u64,
+        /// log2 of the bytes of the smallest translation entry that there has been; 0 while there
+        /// was none.
+        pub finest: u32,
+        /// 0.
+        pub reserved: u32,
+    }
+}
+
 /// The slots of a block's pages, by [`Va::page_in_block`]; 0 where there is none, so slot 0 is
 /// never used.
 pub type BlockTable = [u32; PAGES_PER_BLOCK];
@@ -283,11 +309,14 @@ plain! {
         /// Invalidations begun.
         pub invalidations: u64,
         /// Pages that blades dropped though the requester did not want them: false invalidations.
-        pub dropped: u64,
-        /// Pages that blades wrote back because of an invalidation.
-        pub flushed: u64,
-        /// 0.
-        pub reserved: u64,
+        /// Wraps.
+        pub dropped: u32,
+        /// Pages that blades wrote back because of an invalidation. Wraps.
+        pub flushed: u32,
+        /// What is known of the region: the words of a [`Memo`](crate::memo::Memo).
+        pub permit: u64,
+        /// The second of them.
+        pub place: u64,
     }
 }
 
@@ -304,7 +333,8 @@ impl Slot {
             invalidations: 0,
             dropped: 0,
             flushed: 0,
-            reserved: 0,
+            permit: 0,
+            place: 0,
         }
     }
 
@@ -406,10 +436,12 @@ plain! {
         pub word: u64,
         /// Its index.
         pub slot: u32,
+        /// Whether the slot forgets what it remembers: 1 or 0.
+        pub forget: u32,
         /// The frame's headers.
         pub headers: Headers,
         /// 0.
-        pub reserved: [u8; 6],
+        pub reserved: [u8; 2],
     }
 }
 
@@ -428,6 +460,8 @@ const _: () = assert!(size_of::<Switch>() == 12);
 const _: () = assert!(size_of::<Port>() == 16);
 const _: () = assert!(size_of::<Peer>() == 20);
 const _: () = assert!(size_of::<Permission>() == 4);
+const _: () = assert!(size_of::<Protection>() == 8);
+const _: () = assert!(size_of::<Generation>() == 16);
 const _: () = assert!(size_of::<ProtectionKey>() * 8 == ProtectionKey::BITS as usize);
 const _: () = assert!(size_of::<TranslationKey>() * 8 == TranslationKey::BITS as usize);
 const _: () = assert!(size_of::<Translation>() == 16);

@@ -223,6 +223,12 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(&table, &entries);
+                // What directory slots remember relies on it.
+                let mut end = 0;
+                for prefix in entries.keys() {
+                    prop_assert!(prefix.base.0 >= end, "{} overlaps", prefix.base);
+                    end = prefix.base.0 + prefix.size();
+                }
                 for page in 0..PAGES {
                     prop_assert_eq!(look_up(&table, page), oracle[page as usize]);
                 }

@@ -9,7 +9,8 @@ use std::{
 use mind_common::{
     addr::{PAGES_PER_BLOCK, Region, Va},
     directory::{Origin, Word},
-    table::{BlockTable, Slot},
+    memo::Memo,
+    table::{BlockTable, Generation, Slot},
 };
 
 use crate::{Error, Result, mapped::Mapped, maps::Maps};
@@ -17,15 +18,17 @@ use crate::{Error, Result, mapped::Mapped, maps::Maps};
 const BLOCKS: &str = "BLOCKS";
 const TABLES: &str = "TABLES";
 const SLOTS: &str = "SLOTS";
+const GENERATION: &str = "GENERATION";
 
 /// The names of its maps.
-pub(crate) const MAPS: [&str; 3] = [BLOCKS, TABLES, SLOTS];
+pub(crate) const MAPS: [&str; 4] = [BLOCKS, TABLES, SLOTS, GENERATION];
 
 /// The directory. It hands nothing out by itself: which table and which slot is whose is the
 /// caller's to keep.
 pub struct Directory {
     tables: Mapped<BlockTable>,
     slots: Mapped<Slot>,
+    generation: Mapped<Generation>,
 }
 
 impl Directory {
@@ -33,7 +36,51 @@ impl Directory {
         Ok(Self {
             tables: maps.mapped(TABLES)?,
             slots: maps.mapped(SLOTS)?,
+            generation: maps.mapped(GENERATION)?,
         })
+    }
+
+    /// How current what slots remember must be to be believed.
+    pub fn generation(&self) -> Generation {
+        let at = self.at_generation().as_ptr();
+        // SAFETY: fields of the mapping's only value; see `at_generation`.
+        let (number, finest) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*at).number),
+                AtomicU32::from_ptr(&raw mut (*at).finest),
+            )
+        };
+        Generation {
+            number: number.load(Ordering::Acquire),
+            finest: finest.load(Ordering::Acquire),
+            reserved: 0,
+        }
+    }
+
+    /// Makes everything that slots remember doubtful, so that packets ask the tries again. To be
+    /// called after a trie was changed ([`Switch`](crate::Switch) does), and while a slot changes
+    /// its region (its [handle](SlotHandle) does).
+    pub(crate) fn doubt(&self) {
+        // SAFETY: a field of the mapping's only value; see `at_generation`.
+        let number =
+            unsafe { AtomicU64::from_ptr(&raw mut (*self.at_generation().as_ptr()).number) };
+        number.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Says that there is a translation entry for 2^`shift` bytes, before there is.
+    pub(crate) fn note_finest(&self, shift: u32) {
+        // SAFETY: as above.
+        let finest =
+            unsafe { AtomicU32::from_ptr(&raw mut (*self.at_generation().as_ptr()).finest) };
+        let smaller = |there| (there == 0 || shift < there).then_some(shift);
+        // An error says that a smaller one is known.
+        let _ = finest.fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
+    }
+
+    /// The generation in memory, which lives as long as `self`; its fields are aligned, and reached
+    /// through atomics only.
+    fn at_generation(&self) -> NonNull<Generation> {
+        self.generation.at(0).expect("the map has one value")
     }
 
     /// How many block tables there are, from 0.
@@ -59,7 +106,7 @@ impl Directory {
         match at {
             Some(at) => Ok(SlotHandle {
                 at,
-                _directory: self,
+                directory: self,
             }),
             None => Err(Error::Limit {
                 what: "directory slot",
@@ -111,18 +158,18 @@ impl Directory {
 #[derive(Clone, Copy)]
 pub struct SlotHandle<'a> {
     at: NonNull<Slot>,
-    _directory: &'a Directory,
+    directory: &'a Directory,
 }
 
 macro_rules! fields {
-    ($($(#[doc = $doc:literal])+ $name:ident;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $atomic:ty;)+) => {
         $(
             $(#[doc = $doc])+
             pub fn $name(self) -> u64 {
                 // SAFETY: the mapping lives as long as the directory; the field is aligned, and
                 // reached through atomics only.
-                let field = unsafe { &*(&raw const (*self.at.as_ptr()).$name).cast::<AtomicU64>() };
-                field.load(Ordering::Acquire)
+                let field = unsafe { <$atomic>::from_ptr(&raw mut (*self.at.as_ptr()).$name) };
+                field.load(Ordering::Acquire).into()
             }
         )+
     };
@@ -131,13 +178,13 @@ macro_rules! fields {
 impl SlotHandle<'_> {
     fields! {
         /// Requests granted without an invalidation.
-        accesses;
+        accesses: AtomicU64;
         /// Invalidations begun.
-        invalidations;
-        /// Pages dropped by false invalidations.
-        dropped;
-        /// Pages written back because of invalidations.
-        flushed;
+        invalidations: AtomicU64;
+        /// Pages dropped by false invalidations; wraps at 2^32.
+        dropped: AtomicU32;
+        /// Pages written back because of invalidations; wraps at 2^32.
+        flushed: AtomicU32;
     }
 
     fn atomic(&self, field: *mut u64) -> &AtomicU64 {
@@ -176,31 +223,72 @@ impl SlotHandle<'_> {
 
     /// Makes it `region`'s. The programs look at the word first: change the region only while the
     /// word is free or [held](mind_common::directory::machine::hold).
-    pub fn set_region(&self, region: Region) {
+    ///
+    /// Between the two the slot has no region, so a write-back that comes just then is told "busy".
+    pub fn set_region(self, region: Region) {
+        self.leave_region();
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).region };
         self.atomic(field)
             .store(Slot::pack(region), Ordering::Release);
     }
 
+    /// Takes the region away, and lets nobody believe any more what was remembered for it. Whoever
+    /// sees the next region sees the next generation, too.
+    fn leave_region(self) {
+        // SAFETY: see `atomic`.
+        let field = unsafe { &raw mut (*self.at.as_ptr()).region };
+        self.atomic(field).store(0, Ordering::Release);
+        self.directory.doubt();
+    }
+
     /// Sets the whole slot, word last. For slots that no program can find yet.
     pub fn reset(&self, slot: Slot) {
         let at = self.at.as_ptr();
+        // SAFETY: see `atomic`.
+        self.atomic(unsafe { &raw mut (*at).word })
+            .store(0, Ordering::Release);
+        self.leave_region();
         // SAFETY: see `atomic`; the fields are in place one by one.
         unsafe {
-            let fields = [
-                (&raw mut (*at).word, 0),
-                (&raw mut (*at).region, slot.region),
+            for (field, value) in [
+                (&raw mut (*at).dropped, slot.dropped),
+                (&raw mut (*at).flushed, slot.flushed),
+            ] {
+                AtomicU32::from_ptr(field).store(value, Ordering::Release);
+            }
+            for (field, value) in [
                 (&raw mut (*at).origin, slot.origin),
                 (&raw mut (*at).accesses, slot.accesses),
                 (&raw mut (*at).invalidations, slot.invalidations),
-                (&raw mut (*at).dropped, slot.dropped),
-                (&raw mut (*at).flushed, slot.flushed),
+                (&raw mut (*at).permit, slot.permit),
+                (&raw mut (*at).place, slot.place),
+                (&raw mut (*at).region, slot.region),
                 (&raw mut (*at).word, slot.word),
-            ];
-            for (field, value) in fields {
+            ] {
                 self.atomic(field).store(value, Ordering::Release);
             }
         }
+    }
+
+    /// What it remembers.
+    pub fn memo(self) -> Memo {
+        let at = self.at.as_ptr();
+        // SAFETY: see `atomic`.
+        let (permit, place) = unsafe { (&raw mut (*at).permit, &raw mut (*at).place) };
+        Memo {
+            permit: self.atomic(permit).load(Ordering::Acquire),
+            place: self.atomic(place).load(Ordering::Acquire),
+        }
+    }
+
+    /// Makes it remember `memo`, whatever the tries say.
+    #[cfg(feature = "harness")]
+    pub fn set_memo(self, memo: Memo) {
+        let at = self.at.as_ptr();
+        // SAFETY: see `atomic`.
+        let (permit, place) = unsafe { (&raw mut (*at).permit, &raw mut (*at).place) };
+        self.atomic(place).store(memo.place, Ordering::Release);
+        self.atomic(permit).store(memo.permit, Ordering::Release);
     }
 }

@@ -10,7 +10,8 @@ use mind_common::{
     addr::{Prefix, Va},
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     table::{
-        self, PORT_FANS_OUT, Peer, Permission, Port, ProtectionKey, Translation, TranslationKey,
+        self, PORT_FANS_OUT, Peer, Permission, Port, Protection, ProtectionKey, Translation,
+        TranslationKey,
     },
 };
 
@@ -31,7 +32,7 @@ const PROTECTION: &str = "PROTECTION";
 const TRANSLATION: &str = "TRANSLATION";
 
 /// All maps that belong to a switch.
-const MAPS: [&str; 12] = [
+const MAPS: [&str; 13] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -44,6 +45,7 @@ const MAPS: [&str; 12] = [
     directory::MAPS[0],
     directory::MAPS[1],
     directory::MAPS[2],
+    directory::MAPS[3],
 ];
 
 /// Where the programs are.
@@ -264,7 +266,12 @@ impl Switch {
         self.maps.set(GRANTS, domain.0, blades.bits())
     }
 
-    /// Lets `domain` do with the addresses of `prefix` what `permission` says.
+    /// Lets `domain` do with the addresses of `prefix` what `permission` says: from when this
+    /// returns, for every packet that comes.
+    ///
+    /// The prefixes of a domain must not overlap, but for the time between the first step of a
+    /// change and its last: until then, what a slot remembers of its region may be what one of the
+    /// overlapping prefixes says.
     ///
     /// # Errors
     ///
@@ -277,7 +284,13 @@ impl Switch {
     ) -> Result<()> {
         let key = ProtectionKey::new(domain, prefix.base);
         let len = ProtectionKey::prefix_len(prefix.shift);
-        self.maps.insert_prefix(PROTECTION, len, key, permission)
+        let protection = Protection {
+            permission,
+            shift: prefix.shift,
+        };
+        let done = self.maps.insert_prefix(PROTECTION, len, key, protection);
+        self.directory.doubt();
+        done
     }
 
     /// Takes back what [`protect`](Self::protect) said; whether it had.
@@ -288,8 +301,11 @@ impl Switch {
     pub fn unprotect(&mut self, domain: DomainId, prefix: Prefix) -> Result<bool> {
         let key = ProtectionKey::new(domain, prefix.base);
         let len = ProtectionKey::prefix_len(prefix.shift);
-        self.maps
-            .remove_prefix::<_, Permission>(PROTECTION, len, key)
+        let done = self
+            .maps
+            .remove_prefix::<_, Protection>(PROTECTION, len, key);
+        self.directory.doubt();
+        done
     }
 
     /// Keeps the addresses of `prefix` where `translation` says; of nested prefixes the longest
@@ -301,7 +317,10 @@ impl Switch {
     pub fn translate(&mut self, prefix: Prefix, translation: Translation) -> Result<()> {
         let key = TranslationKey::new(prefix.base);
         let len = TranslationKey::prefix_len(prefix.shift);
-        self.maps.insert_prefix(TRANSLATION, len, key, translation)
+        self.directory.note_finest(prefix.shift);
+        let done = self.maps.insert_prefix(TRANSLATION, len, key, translation);
+        self.directory.doubt();
+        done
     }
 
     /// Takes back what [`translate`](Self::translate) said; whether it had.
@@ -312,8 +331,11 @@ impl Switch {
     pub fn untranslate(&mut self, prefix: Prefix) -> Result<bool> {
         let key = TranslationKey::new(prefix.base);
         let len = TranslationKey::prefix_len(prefix.shift);
-        self.maps
-            .remove_prefix::<_, Translation>(TRANSLATION, len, key)
+        let done = self
+            .maps
+            .remove_prefix::<_, Translation>(TRANSLATION, len, key);
+        self.directory.doubt();
+        done
     }
 
     /// The directory's tables and slots.

@@ -8,6 +8,8 @@
 mod answers;
 #[path = "packets/fan_out.rs"]
 mod fan_out;
+#[path = "packets/memo.rs"]
+mod memo;
 #[path = "packets/memory.rs"]
 mod memory;
 #[path = "packets/outside.rs"]
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         requests::CASES,
         answers::CASES,
         memory::CASES,
+        memo::CASES,
         fan_out::CASES,
         responder::CASES,
         races::CASES,

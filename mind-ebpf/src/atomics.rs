@@ -55,9 +55,9 @@ pub unsafe fn swap(at: *mut u64, old: u64, new: u64) -> bool {
 ///
 /// As for [`load`].
 #[inline(always)]
-pub unsafe fn add(at: *mut u64, amount: u64) {
+pub unsafe fn add<T: Copy>(at: *mut T, amount: T) {
     // SAFETY: the caller's.
     unsafe {
-        intrinsics::atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(at, amount);
+        intrinsics::atomic_xadd::<T, T, { AtomicOrdering::Relaxed }>(at, amount);
     }
 }

@@ -67,7 +67,12 @@ fn restore(ctx: &XdpContext) {
     copy(start as *mut u8, &template.headers);
     if let Some(slot) = maps::SLOTS.get_ptr_mut(template.slot) {
         // SAFETY: the pointer is a lookup's.
-        unsafe { (&raw mut (*slot).word).write_volatile(template.word) };
+        unsafe {
+            (&raw mut (*slot).word).write_volatile(template.word);
+            if template.forget != 0 {
+                (&raw mut (*slot).permit).write_volatile(0);
+            }
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use aya_ebpf::{
 use mind_common::{
     id::MAX_BLADES,
     table::{
-        BlockTable, Operation, PageValue, Peer, Permission, Port, ProtectionKey, Responder, Slot,
-        Switch, Template, Translation, TranslationKey,
+        BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
+        Responder, Slot, Switch, Template, Translation, TranslationKey,
     },
     verdict::Counters,
 };
@@ -41,10 +41,13 @@ pub static MEMORY: Array<Peer> = Array::with_max_entries(MAX_BLADES as u32, 0);
 pub static GRANTS: Array<u32> = Array::with_max_entries(1, 0);
 /// What a protection domain may do with an address.
 #[map]
-pub static PROTECTION: LpmTrie<ProtectionKey, Permission> = LpmTrie::with_max_entries(1, 0);
+pub static PROTECTION: LpmTrie<ProtectionKey, Protection> = LpmTrie::with_max_entries(1, 0);
 /// Where an address is kept.
 #[map]
 pub static TRANSLATION: LpmTrie<TranslationKey, Translation> = LpmTrie::with_max_entries(1, 0);
+/// How current what slots remember of the tries is.
+#[map]
+pub static GENERATION: Array<Generation> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// The directory: a block's table, by the block's number.
 #[map]
 pub static BLOCKS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);

@@ -33,6 +33,19 @@ pub enum Want {
     Upgrade,
 }
 
+impl Want {
+    /// What the request with that opcode asks for; `None` for opcodes that ask for no page.
+    #[inline(always)]
+    pub const fn of_request(opcode: Opcode) -> Option<Self> {
+        match opcode {
+            Opcode::Read => Some(Self::Read),
+            Opcode::Acquire => Some(Self::Acquire),
+            Opcode::Upgrade => Some(Self::Upgrade),
+            _ => None,
+        }
+    }
+}
+
 /// A request for a page of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {

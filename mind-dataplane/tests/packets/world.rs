@@ -77,6 +77,9 @@ pub const OFFSET: u64 = 0x4000;
 /// Where memory blade 1 keeps [`OUTLIER`].
 pub const OUTLIER_OFFSET: u64 = 0x9000;
 
+/// To read and write.
+pub const EVERYTHING: u32 = MAY_READ | MAY_WRITE;
+
 /// Pages of the memory blade.
 pub const PAGES: usize = 64;
 
@@ -280,22 +283,7 @@ impl World {
     /// What no case changes.
     fn prepare(&mut self) -> anyhow::Result<()> {
         let switch = &mut self.bed.switch;
-        let everything = Permission {
-            bits: MAY_READ | MAY_WRITE,
-        };
-        let reading = Permission { bits: MAY_READ };
         let prefix = |base, shift| Prefix { base, shift };
-        for (base, shift, permission) in [
-            (PAGE, 20, everything),
-            (READ_ONLY, 20, reading),
-            (BLOCKLESS, 21, everything),
-            (ORPHAN, 21, everything),
-            (UNSERVED, 21, everything),
-        ] {
-            switch.protect(DOMAIN, prefix(base, shift), permission)?;
-        }
-        let slice = Translation::new(0, PAGE, OFFSET);
-        switch.translate(prefix(PAGE, SLICE_SHIFT), slice)?;
         let outlier = Translation::new(1, OUTLIER, OUTLIER_OFFSET);
         switch.translate(prefix(OUTLIER, 14), outlier)?;
         let orphan = Translation::new(7, ORPHAN, 0);
@@ -329,6 +317,20 @@ impl World {
         switch.set_identity(SWITCH.ipv4, SWITCH.mac)?;
         switch.place(DOMAIN, blades([0, 1, 2, 3]))?;
         switch.place(LONELY, blades([1]))?;
+        for (base, shift, bits) in [
+            (PAGE, 20, EVERYTHING),
+            (READ_ONLY, 20, MAY_READ),
+            (BLOCKLESS, 21, EVERYTHING),
+            (ORPHAN, 21, EVERYTHING),
+            (UNSERVED, 21, EVERYTHING),
+        ] {
+            switch.protect(DOMAIN, Prefix { base, shift }, Permission { bits })?;
+        }
+        let slice = Prefix {
+            base: PAGE,
+            shift: SLICE_SHIFT,
+        };
+        switch.translate(slice, Translation::new(0, PAGE, OFFSET))?;
         for (slot, va) in [
             (SLOT, PAGE),
             (2, READ_ONLY),

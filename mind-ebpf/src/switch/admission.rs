@@ -5,11 +5,15 @@ use aya_ebpf::maps::lpm_trie::Key;
 use mind_common::{
     addr::{PAGE_SIZE, Va},
     id::{BladeId, DomainId},
-    table::{Peer, ProtectionKey, TranslationKey},
+    memo::Kept,
+    table::{Peer, Protection, ProtectionKey, Translation, TranslationKey},
     wire::Reth,
 };
 
-use super::send;
+use super::{
+    directory::{self, SlotRef},
+    send,
+};
 use crate::{
     decision::{Staged, stop},
     maps,
@@ -53,27 +57,73 @@ pub fn page(reth: &Reth) -> Staged<Va> {
     if whole { Ok(va) } else { Err(stop!(Invalid)) }
 }
 
-/// Refuses unless `domain` is placed on `blade` and may do with `va` what `class` says.
+/// Refuses unless `domain` is placed on `blade`.
 #[inline(always)]
-pub fn admit(blade: BladeId, domain: DomainId, va: Va, class: u32) -> Staged<()> {
+pub fn placed(blade: BladeId, domain: DomainId) -> Staged<()> {
     let placed = maps::GRANTS.get(domain.0).copied().unwrap_or(0);
     if placed >> blade.get() & 1 == 0 {
         return Err(stop!(NotPlaced));
     }
-    let lookup = Lookup::new(ProtectionKey::BITS, ProtectionKey::new(domain, va));
-    match maps::PROTECTION.get(&lookup.key) {
-        Some(permission) if permission.allows(class) => Ok(()),
-        _ => Err(stop!(Protected)),
-    }
+    Ok(())
 }
 
-/// Where `va` is kept; `None` where no memory blade serves it, or it is gone.
+/// Refuses unless `domain` may do with `va` what `class` says; where `va` is kept, if that came up.
+/// `slot` is the page's, if it has one: what it remembers spares the tries, and what they say is
+/// remembered there.
+#[inline(always)]
+pub fn admit(slot: Option<SlotRef>, domain: DomainId, va: Va, class: u32) -> Staged<Option<Kept>> {
+    if let Some(slot) = slot
+        && let Some(kept) = slot.recall(domain, va, class)
+    {
+        return Ok(kept);
+    }
+    // Generation, region, tries, in this order (see `mind_common::memo`).
+    let generation = directory::generation();
+    let region = slot.and_then(|slot| slot.region(va));
+    let protection = protection(domain, va).ok_or(stop!(Protected))?;
+    if !protection.permission.allows(class) {
+        return Err(stop!(Protected));
+    }
+    let translation = translation(va);
+    if let (Some(slot), Some(generation), Some(region)) = (slot, generation, region) {
+        slot.remember(&generation, region, domain, protection, translation);
+    }
+    Ok(translation.map(|entry| Kept {
+        blade: entry.blade,
+        offset: entry.apply(va),
+    }))
+}
+
+#[inline(always)]
+fn protection(domain: DomainId, va: Va) -> Option<&'static Protection> {
+    let lookup = Lookup::new(ProtectionKey::BITS, ProtectionKey::new(domain, va));
+    maps::PROTECTION.get(&lookup.key)
+}
+
+#[inline(always)]
+fn translation(va: Va) -> Option<&'static Translation> {
+    let lookup = Lookup::new(TranslationKey::BITS, TranslationKey::new(va));
+    maps::TRANSLATION.get(&lookup.key)
+}
+
+/// Where `va` is kept, as the trie says; `None` where no memory blade serves it, or it is gone.
 #[inline(always)]
 pub fn translate(va: Va) -> Option<Place> {
-    let lookup = Lookup::new(TranslationKey::BITS, TranslationKey::new(va));
-    let entry = maps::TRANSLATION.get(&lookup.key)?;
+    let entry = translation(va)?;
     Some(Place {
         peer: send::memory(entry.blade)?,
         offset: entry.apply(va),
     })
+}
+
+/// Where `va` is kept, if not as `kept` says then as the trie does; `None` as above.
+#[inline(always)]
+pub fn place(kept: Option<Kept>, va: Va) -> Option<Place> {
+    match kept {
+        Some(kept) => Some(Place {
+            peer: send::memory(kept.blade)?,
+            offset: kept.offset,
+        }),
+        None => translate(va),
+    }
 }

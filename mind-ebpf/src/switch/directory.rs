@@ -1,4 +1,5 @@
-//! The directory: finding a page's slot, and taking its word from one state to the next.
+//! The directory: finding a page's slot, what the slot remembers, and taking its word from one
+//! state to the next.
 //!
 //! Every step reads the word first, then the region, and only then swaps the word: whoever gives
 //! the slot to another region [holds](mind_common::directory::machine::hold) it first, which
@@ -10,9 +11,10 @@ use mind_common::{
         Answer, AnswerVerdict, Order, Origin, Path, Request, RequestVerdict, Word,
         machine::{may_operate, may_write_back, on_answer, on_request},
     },
-    id::BladeId,
+    id::{BladeId, DomainId},
+    memo::{Kept, Memo},
     serial::Seq,
-    table::Slot,
+    table::{Generation, Protection, Slot, Translation},
     verdict::Verdict,
     wire::message::Toll,
 };
@@ -43,7 +45,62 @@ pub fn find(va: Va) -> Option<SlotRef> {
     maps::SLOTS.get_ptr_mut(number).map(SlotRef)
 }
 
+/// How current what slots remember is. The number is read first: whatever is known of the tries
+/// besides holds for it or for a later one.
+#[inline(always)]
+pub fn generation() -> Option<Generation> {
+    let at = maps::GENERATION.get_ptr(0)?;
+    // SAFETY: the pointer is a lookup's.
+    unsafe {
+        Some(Generation {
+            number: atomics::load(&raw const (*at).number),
+            finest: atomics::load(&raw const (*at).finest),
+            reserved: 0,
+        })
+    }
+}
+
 impl SlotRef {
+    /// Whether the slot remembers that `domain` may do `class` with `va`, and where it is kept if
+    /// it remembers that as well.
+    ///
+    /// Memo, region, generation, in this order (see [`mind_common::memo`]). Loads stay in order on
+    /// x86; a processor that swaps them would need a barrier after each of the first two.
+    #[inline(always)]
+    pub fn recall(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Kept>> {
+        // SAFETY: the pointer is a lookup's.
+        let memo = unsafe {
+            Memo {
+                permit: atomics::load(&raw const (*self.0).permit),
+                place: atomics::load(&raw const (*self.0).place),
+            }
+        };
+        self.region(va)?;
+        let generation = generation()?.number;
+        memo.allows(generation, domain, class)
+            .then(|| memo.kept(generation, va))
+    }
+
+    /// Remembers what the tries said, `generation` having been read before they were asked.
+    #[inline(always)]
+    pub fn remember(
+        self,
+        generation: &Generation,
+        region: Region,
+        domain: DomainId,
+        protection: &Protection,
+        translation: Option<&Translation>,
+    ) {
+        if let Some(memo) = Memo::new(generation, region, domain, protection, translation) {
+            // SAFETY: the pointer is a lookup's. The place goes first, as whoever believes the
+            // permit reads it.
+            unsafe {
+                (&raw mut (*self.0).place).write_volatile(memo.place);
+                (&raw mut (*self.0).permit).write_volatile(memo.permit);
+            }
+        }
+    }
+
     #[inline(always)]
     fn word(self) -> Word {
         // SAFETY: the pointer is a lookup's.
@@ -56,8 +113,9 @@ impl SlotRef {
         unsafe { atomics::swap(&raw mut (*self.0).word, old.raw(), new.raw()) }
     }
 
+    /// The slot's region, if `va` is in it.
     #[inline(always)]
-    fn region(self, va: Va) -> Option<Region> {
+    pub fn region(self, va: Va) -> Option<Region> {
         // SAFETY: the pointer is a lookup's.
         Slot::region_with(unsafe { atomics::load(&raw const (*self.0).region) }, va)
     }
@@ -174,10 +232,10 @@ impl SlotRef {
         // SAFETY: the pointer is a lookup's.
         unsafe {
             if toll.dropped != 0 {
-                atomics::add(&raw mut (*self.0).dropped, toll.dropped as u64);
+                atomics::add(&raw mut (*self.0).dropped, toll.dropped as u32);
             }
             if toll.flushed != 0 {
-                atomics::add(&raw mut (*self.0).flushed, toll.flushed as u64);
+                atomics::add(&raw mut (*self.0).flushed, toll.flushed as u32);
             }
         }
     }

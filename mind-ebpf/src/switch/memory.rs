@@ -42,9 +42,12 @@ impl Passage<'_> {
         if self.len < ATOMIC_REQUEST_LEN || va.0 % WORD != 0 || !va.is_in_window(WORD) {
             return Err(stop!(Invalid));
         }
-        admission::admit(self.from, DomainId(atomic.rkey.get()), va, MAY_WRITE)?;
-        let place = admission::translate(va).ok_or(stop!(NoMemory))?;
-        let slot = directory::find(va).ok_or(stop!(NoSlot))?;
+        let domain = DomainId(atomic.rkey.get());
+        admission::placed(self.from, domain)?;
+        let slot = directory::find(va);
+        let kept = admission::admit(slot, domain, va, MAY_WRITE)?;
+        let place = admission::place(kept, va).ok_or(stop!(NoMemory))?;
+        let slot = slot.ok_or(stop!(NoSlot))?;
         slot.admit_operation(va, self.from)?;
         let bth = self.frame.bth;
         let atomic = AtomicEth {

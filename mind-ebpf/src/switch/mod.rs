@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `packet::parse` | is it RoCEv2 for the switch? |
 //! | [`ingress`] | whose port is it, and does such a blade send such a message? |
+//! | [`directory`] | which slot is the page's, and what does it remember? |
 //! | [`admission`] | may this blade, in this domain, touch this address; who keeps it? |
 //! | [`directory`] | what does the region's word say, and what does it become? |
 //! | [`request`], [`memory`], [`answer`] | what is sent for it? |
@@ -115,9 +116,10 @@ impl Passage<'_> {
             return Err(stop!(Impostor));
         }
         match opcode {
-            Opcode::Read => self.request(Want::Read),
-            Opcode::Acquire => self.request(Want::Acquire),
-            Opcode::Upgrade => self.request(Want::Upgrade),
+            Opcode::Read | Opcode::Acquire | Opcode::Upgrade => {
+                let want = Want::of_request(opcode).ok_or(stop!(UnexpectedOpcode))?;
+                self.request(want)
+            }
             Opcode::Write => self.write_back(),
             Opcode::CmpSwap | Opcode::FetchAdd => self.operate(),
             Opcode::InvalidateAck | Opcode::InvalidateAckFetch | Opcode::Forward => {

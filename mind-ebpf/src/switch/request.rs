@@ -40,13 +40,19 @@ impl Passage<'_> {
         }
         let reth = self.frame.reth();
         let page = admission::page(&reth)?;
-        admission::admit(self.from, reth.domain(), page, class)?;
+        let domain = reth.domain();
+        admission::placed(self.from, domain)?;
+        // Before anything is said of the directory: what is denied is denied, slot or not.
+        let slot = directory::find(page);
+        let kept = admission::admit(slot, domain, page, class)?;
         // Before the word changes: a page that nobody can supply must not be given away.
         let place = match want {
-            Want::Read | Want::Acquire => Some(admission::translate(page).ok_or(stop!(NoMemory))?),
+            Want::Read | Want::Acquire => {
+                Some(admission::place(kept, page).ok_or(stop!(NoMemory))?)
+            }
             Want::Upgrade => None,
         };
-        let slot = directory::find(page).ok_or(stop!(NoSlot))?;
+        let slot = slot.ok_or(stop!(NoSlot))?;
         let request = Request {
             from: self.from,
             want,

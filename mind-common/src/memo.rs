@@ -1,0 +1,522 @@
+//! What a directory slot remembers about its region, so that the fast path need not ask the
+//! tries: what a protection domain may do there, and where it is kept.
+//!
+//! The tries stay the authority. A memo is written by whichever packet asked them, and believed
+//! while nothing has changed since: every change of a trie, and every change of a slot's region,
+//! moves a number on that all of them share, the [`Generation`].
+//!
+//! # When a memo is believed
+//!
+//! A packet that asks the tries does so in this order: it reads the generation, reads the slot's
+//! region, asks the tries, and writes the memo with the generation that it read. A packet that
+//! believes a memo reads the memo, reads the slot's region, and reads the generation last, which
+//! must be the memo's. So nothing has moved the generation on from before the tries were asked
+//! until after the region was read, which is to say:
+//!
+//! * Whatever change of a trie was complete when the memo is believed was complete when the trie
+//!   was asked, since the generation moves on *after* the change. A packet that is held up between
+//!   asking and writing leaves a memo that nobody believes.
+//! * The slot's region is the one for which the memo was written, since between two regions a slot
+//!   has none, and the generation moves on meanwhile.
+//!
+//! The generation has so many bits that it never comes round: at a million changes a second, two
+//! years. Should it outgrow its field, no memo is believed any more, and all is as if there were
+//! none.
+//!
+//! # What may be remembered
+//!
+//! Only what holds for the region as a whole. A protection entry that covers the region does so
+//! because the entries of one domain do not overlap at rest. Translation entries do, so the
+//! smallest one that there ever was is known ([`Generation::finest`]): a region that is no larger
+//! than that lies in one entry as a whole.
+//!
+//! Only permission is remembered; what is denied is denied by the trie.
+
+use crate::{
+    addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE, WINDOW_SIZE},
+    id::{DomainId, MAX_BLADES},
+    table::{Generation, Permission, Protection, Translation},
+};
+
+/// Bits of a permission class.
+const CLASS_BITS: u32 = 2;
+/// Bits of a protection domain. Wider ones exist and are not remembered.
+const DOMAIN_BITS: u32 = 16;
+/// Bits of the generation in the first word.
+const GENERATION_BITS: u32 = u64::BITS - CLASS_BITS - DOMAIN_BITS;
+
+/// Bits of a memory blade's number.
+const BLADE_BITS: u32 = 5;
+/// Bits of a distance in pages, modulo the window's.
+const DELTA_BITS: u32 = u32::BITS;
+/// What of the generation goes into the second word.
+const STAMP_BITS: u32 = u64::BITS - BLADE_BITS - DELTA_BITS - 1;
+/// Bit of the second word: there is something to remember.
+const PLACED: u64 = 1 << (BLADE_BITS + DELTA_BITS);
+
+const _: () = assert!(MAX_BLADES <= 1 << BLADE_BITS);
+const _: () = assert!(WINDOW_SIZE >> PAGE_SHIFT == 1 << DELTA_BITS);
+
+/// What a slot remembers: two words of it, as they stand there. Zeros for nothing.
+///
+/// The words are not written at once. The second goes first, and whoever believes the first finds
+/// the second of the same writer or a later one; the second carries part of the generation to tell
+/// the two apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memo {
+    /// `generation 46 | domain 16 | class 2`
+    pub permit: u64,
+    /// `generation 26 | placed 1 | distance in pages 32 | memory blade 5`
+    pub place: u64,
+}
+
+/// Where an address is kept: at which offset of which memory blade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The memory blade's number.
+    pub blade: u32,
+    /// The offset in its store, in bytes.
+    pub offset: Va,
+}
+
+impl Memo {
+    /// What to remember of `protection` and `translation`, which the tries said at `generation` or
+    /// later for a page of `region` in `domain`; `None` for nothing.
+    #[inline(always)]
+    pub fn new(
+        generation: &Generation,
+        region: Region,
+        domain: DomainId,
+        protection: &Protection,
+        translation: Option<&Translation>,
+    ) -> Option<Self> {
+        let number = generation.number;
+        let shift = PAGE_SHIFT + region.order() as u32;
+        let fits = domain.0 >> DOMAIN_BITS == 0 && number >> GENERATION_BITS == 0;
+        if !fits || protection.shift < shift {
+            return None;
+        }
+        let class = (protection.permission.bits & ((1 << CLASS_BITS) - 1)) as u64;
+        let place = match translation {
+            Some(entry) if generation.finest >= shift => Self::pack_place(number, region, entry),
+            _ => 0,
+        };
+        Some(Self {
+            permit: Self::subject(number, domain) | class,
+            place,
+        })
+    }
+
+    /// The first word without the class.
+    #[inline(always)]
+    const fn subject(number: u64, domain: DomainId) -> u64 {
+        number << (DOMAIN_BITS + CLASS_BITS) | (domain.0 as u64) << CLASS_BITS
+    }
+
+    #[inline(always)]
+    const fn pack_place(number: u64, region: Region, entry: &Translation) -> u64 {
+        let first = region.base();
+        let offset = entry.apply(first).0;
+        let fits = offset & ((1 << PAGE_SHIFT) - 1) == 0
+            && offset <= WINDOW_SIZE - region.size()
+            && entry.blade >> BLADE_BITS == 0;
+        if !fits {
+            return 0;
+        }
+        let delta = ((offset >> PAGE_SHIFT) as u32).wrapping_sub(window_page(first));
+        number << (u64::BITS - STAMP_BITS)
+            | PLACED
+            | (delta as u64) << BLADE_BITS
+            | entry.blade as u64
+    }
+
+    /// Whether it says that `domain` may do `class`, and is to be believed at `generation`.
+    #[inline(always)]
+    pub const fn allows(&self, generation: u64, domain: DomainId, class: u32) -> bool {
+        let permission = Permission {
+            bits: self.permit as u32 & ((1 << CLASS_BITS) - 1),
+        };
+        let known = self.permit >> CLASS_BITS == Self::subject(generation, domain) >> CLASS_BITS;
+        // What does not fit would be cut off, and pass for something else.
+        let fits = domain.0 >> DOMAIN_BITS == 0 && generation >> GENERATION_BITS == 0;
+        known && fits && permission.allows(class)
+    }
+
+    /// Where `va` is kept, as far as it is remembered; for a memo that is [believed](Self::allows)
+    /// at `generation`.
+    #[inline(always)]
+    pub const fn kept(&self, generation: u64, va: Va) -> Option<Kept> {
+        let stamped = generation << (u64::BITS - STAMP_BITS) | PLACED;
+        if (self.place ^ stamped) >> (BLADE_BITS + DELTA_BITS) != 0 {
+            return None;
+        }
+        let page = window_page(va).wrapping_add((self.place >> BLADE_BITS) as u32);
+        Some(Kept {
+            blade: self.place as u32 & ((1 << BLADE_BITS) - 1),
+            offset: Va((page as u64) << PAGE_SHIFT | va.0 & ((1 << PAGE_SHIFT) - 1)),
+        })
+    }
+}
+
+/// Which page of the window `va`, an address there, is in.
+#[inline(always)]
+const fn window_page(va: Va) -> u32 {
+    (va.0.wrapping_sub(WINDOW_BASE) >> PAGE_SHIFT) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        addr::MAX_REGION_ORDER,
+        table::{MAY_READ, MAY_WRITE},
+    };
+    use proptest::prelude::*;
+
+    const DOMAIN: DomainId = DomainId(7);
+    const NOW: u64 = 1000;
+    const BOTH: u32 = MAY_READ | MAY_WRITE;
+
+    fn now() -> Generation {
+        Generation {
+            number: NOW,
+            finest: 21,
+            reserved: 0,
+        }
+    }
+
+    fn region() -> Region {
+        Region::containing(Va(WINDOW_BASE + 0x40_0000), 2).unwrap()
+    }
+
+    fn protection(bits: u32, shift: u32) -> Protection {
+        Protection {
+            permission: Permission { bits },
+            shift,
+        }
+    }
+
+    fn kept_at(blade: u8, offset: u64) -> Translation {
+        Translation::new(blade, region().base(), offset)
+    }
+
+    fn memo(bits: u32) -> Memo {
+        let entry = kept_at(3, 0x9000);
+        Memo::new(
+            &now(),
+            region(),
+            DOMAIN,
+            &protection(bits, 20),
+            Some(&entry),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn what_was_allowed_is_allowed_again() {
+        assert!(memo(BOTH).allows(NOW, DOMAIN, MAY_READ));
+        assert!(memo(BOTH).allows(NOW, DOMAIN, MAY_WRITE));
+        assert!(memo(MAY_READ).allows(NOW, DOMAIN, MAY_READ));
+        assert!(!memo(MAY_READ).allows(NOW, DOMAIN, MAY_WRITE));
+    }
+
+    #[test]
+    fn a_slot_of_zeros_allows_nothing_and_is_nowhere() {
+        let nothing = Memo::default();
+        assert!(!nothing.allows(0, DomainId(0), MAY_READ));
+        assert!(!nothing.allows(0, DomainId(0), MAY_WRITE));
+        assert_eq!(nothing.kept(0, region().base()), None);
+    }
+
+    #[test]
+    fn another_domain_is_not_believed() {
+        for other in [0, 6, 8, DOMAIN.0 | 1 << 16, u32::MAX] {
+            assert!(!memo(BOTH).allows(NOW, DomainId(other), MAY_READ));
+        }
+    }
+
+    #[test]
+    fn another_generation_is_not_believed() {
+        for other in [0, NOW - 1, NOW + 1, NOW | 1 << GENERATION_BITS, u64::MAX] {
+            assert!(!memo(BOTH).allows(other, DOMAIN, MAY_READ));
+        }
+        assert_eq!(memo(BOTH).kept(NOW + 1, region().base()), None);
+        assert_eq!(memo(BOTH).kept(NOW - 1, region().base()), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_remembered() {
+        let allowed = protection(BOTH, 20);
+        let wide = DomainId(1 << DOMAIN_BITS);
+        assert_eq!(Memo::new(&now(), region(), wide, &allowed, None), None);
+        let late = Generation {
+            number: 1 << GENERATION_BITS,
+            ..now()
+        };
+        assert_eq!(Memo::new(&late, region(), DOMAIN, &allowed, None), None);
+    }
+
+    #[test]
+    fn an_entry_smaller_than_the_region_is_not_remembered() {
+        let remembered =
+            |shift| Memo::new(&now(), region(), DOMAIN, &protection(BOTH, shift), None);
+        assert_eq!(remembered(12), None);
+        assert_eq!(remembered(13), None);
+        assert!(remembered(14).is_some());
+    }
+
+    #[test]
+    fn a_place_is_not_remembered_where_a_smaller_entry_may_override_it() {
+        let entry = kept_at(3, 0x9000);
+        let placed = |finest| {
+            let generation = Generation { finest, ..now() };
+            Memo::new(
+                &generation,
+                region(),
+                DOMAIN,
+                &protection(BOTH, 20),
+                Some(&entry),
+            )
+            .unwrap()
+            .kept(NOW, region().base())
+        };
+        assert_eq!(placed(13), None);
+        assert!(placed(14).is_some());
+    }
+
+    #[test]
+    fn a_place_that_does_not_fit_is_not_remembered() {
+        let beyond = [
+            kept_at(32, 0),
+            kept_at(0, 0x1001),
+            kept_at(0, WINDOW_SIZE),
+            kept_at(0, WINDOW_SIZE - 0x1000),
+            kept_at(0, u64::MAX - 0xfff),
+        ];
+        for entry in beyond {
+            let memo = Memo::new(
+                &now(),
+                region(),
+                DOMAIN,
+                &protection(BOTH, 20),
+                Some(&entry),
+            );
+            let memo = memo.unwrap();
+            assert!(memo.allows(NOW, DOMAIN, MAY_READ));
+            assert_eq!(memo.kept(NOW, region().base()), None, "{entry:?}");
+        }
+    }
+
+    /// What a packet, another one and the controller do at the same time, step by step: the order
+    /// in which each does its own is the one that this file's text asks for.
+    mod at_the_same_time {
+        use super::*;
+        use std::vec::Vec;
+
+        /// A page that may be written, and one that may not.
+        const PAGES: [Va; 2] = [Va(WINDOW_BASE), Va(WINDOW_BASE + 0x10_0000)];
+
+        /// Tries, tables and the slot; and what the two packets know.
+        #[derive(Clone, Default)]
+        struct World {
+            generation: u64,
+            /// Whether each page may be written.
+            writable: [bool; 2],
+            /// Whether the table has the slot for each page.
+            assigned: [bool; 2],
+            /// Which page's region the slot is for.
+            region: Option<usize>,
+            memo: Memo,
+            asker: Asker,
+            believer: Believer,
+        }
+
+        /// For the first page: asks the tries, and remembers.
+        #[derive(Clone, Default)]
+        struct Asker {
+            found: bool,
+            generation: u64,
+            region: bool,
+            allowed: bool,
+        }
+
+        /// For one of the pages: believes what is remembered.
+        #[derive(Clone, Default)]
+        struct Believer {
+            found: bool,
+            /// Whether the page could be written when it came.
+            was_writable: bool,
+            memo: Memo,
+            region: bool,
+        }
+
+        type Step = fn(&mut World, usize);
+
+        fn packed(generation: u64) -> Memo {
+            let generation = Generation {
+                number: generation,
+                ..now()
+            };
+            let region = Region::containing(PAGES[0], 2).unwrap();
+            Memo::new(&generation, region, DOMAIN, &protection(BOTH, 20), None).unwrap()
+        }
+
+        const ASKER: &[Step] = &[
+            |world, _| world.asker.found = world.assigned[0],
+            |world, _| world.asker.generation = world.generation,
+            |world, _| world.asker.region = world.region == Some(0),
+            |world, _| world.asker.allowed = world.writable[0],
+            |world, _| {
+                let Asker {
+                    found,
+                    generation,
+                    region,
+                    allowed,
+                } = world.asker;
+                if found && region && allowed {
+                    world.memo = packed(generation);
+                }
+            },
+        ];
+
+        const BELIEVER: &[Step] = &[
+            |world, page| {
+                world.believer.found = world.assigned[page];
+                world.believer.was_writable = world.writable[page];
+            },
+            |world, _| world.believer.memo = world.memo,
+            |world, page| world.believer.region = world.region == Some(page),
+            |world, page| {
+                let Believer {
+                    found,
+                    was_writable,
+                    memo,
+                    region,
+                } = world.believer;
+                let believed = found && region && memo.allows(world.generation, DOMAIN, MAY_WRITE);
+                assert!(!believed || was_writable, "page {page} must not be written");
+            },
+        ];
+
+        /// The first page is mapped; then it is unmapped, and its slot becomes the other page's.
+        const REUSE: &[Step] = &[
+            |world, _| world.writable[0] = false,
+            |world, _| world.generation += 1,
+            |world, _| world.assigned[0] = false,
+            |world, _| world.region = None,
+            |world, _| world.generation += 1,
+            |world, _| world.region = Some(1),
+            |world, _| world.assigned[1] = true,
+        ];
+
+        /// The slot becomes the other page's, and protection stays as it is.
+        const MOVE: &[Step] = &[
+            |world, _| world.assigned = [true; 2],
+            |world, _| world.region = None,
+            |world, _| world.generation += 1,
+            |world, _| world.region = Some(1),
+            |world, _| world.assigned[0] = false,
+        ];
+
+        /// The slot was the other page's, and becomes the first one's.
+        const MOVE_BACK: &[Step] = &[
+            |world, _| world.region = None,
+            |world, _| world.generation += 1,
+            |world, _| world.region = Some(0),
+            |world, _| world.assigned[1] = false,
+        ];
+
+        /// The first page may no more be written, then again, then no more.
+        const PROTECT: &[Step] = &[
+            |world, _| world.writable[0] = false,
+            |world, _| world.generation += 1,
+            |world, _| world.writable[0] = true,
+            |world, _| world.generation += 1,
+            |world, _| world.writable[0] = false,
+            |world, _| world.generation += 1,
+        ];
+
+        /// Runs every order of the three, and each in its own.
+        fn interleave(world: &World, page: usize, rest: [&[Step]; 3]) -> usize {
+            let mut orders = 0;
+            for (number, steps) in rest.iter().enumerate() {
+                let Some((step, after)) = steps.split_first() else {
+                    continue;
+                };
+                let mut world = world.clone();
+                step(&mut world, page);
+                let mut rest = rest;
+                rest[number] = after;
+                orders += interleave(&world, page, rest);
+            }
+            if rest.iter().all(|steps| steps.is_empty()) {
+                orders = 1;
+            }
+            orders
+        }
+
+        fn mapped() -> World {
+            World {
+                writable: [true, false],
+                assigned: [true, false],
+                region: Some(0),
+                ..World::default()
+            }
+        }
+
+        #[test]
+        fn a_slot_that_moves_takes_no_permission_along() {
+            let back = World {
+                assigned: [true; 2],
+                region: Some(1),
+                ..mapped()
+            };
+            for (world, controller) in [(mapped(), REUSE), (mapped(), MOVE), (back, MOVE_BACK)] {
+                let orders = interleave(&world, 1, [ASKER, BELIEVER, controller]);
+                assert!(orders > 10_000, "{orders}");
+            }
+        }
+
+        #[test]
+        fn a_change_that_is_complete_when_a_packet_comes_counts_for_it() {
+            // The packet comes when the change is complete, the other one at any time.
+            for after in [2, 6] {
+                let (before, then) = PROTECT.split_at(after);
+                let steps: Vec<Step> = before.iter().chain(BELIEVER).chain(then).copied().collect();
+                interleave(&mapped(), 0, [ASKER, &steps, &[]]);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_memo_says_what_the_entries_said(
+            page in 0u64..1 << 32, order in 0..=MAX_REGION_ORDER, at in 0u64..1 << 32,
+            blade in 0u8..32, number in 0u64..1 << GENERATION_BITS, domain in 0u32..1 << DOMAIN_BITS,
+            bits in 0u32..4, class in 1u32..4, inside: u64,
+        ) {
+            let va = Va(WINDOW_BASE + (page << PAGE_SHIFT));
+            let region = Region::containing(va, order).unwrap();
+            let last = (WINDOW_SIZE - region.size()) >> PAGE_SHIFT;
+            let entry = Translation::new(blade, region.base(), at.min(last) << PAGE_SHIFT);
+            let generation = Generation { number, finest: 21, reserved: 0 };
+            let domain = DomainId(domain);
+            let memo = Memo::new(&generation, region, domain, &protection(bits, 21), Some(&entry)).unwrap();
+            let va = Va(region.base().0 + inside % region.size());
+            let expected = Kept { blade: blade.into(), offset: entry.apply(va) };
+            prop_assert_eq!(memo.kept(number, va), Some(expected));
+            prop_assert_eq!(memo.allows(number, domain, class), bits & class == class);
+        }
+
+        #[test]
+        fn a_memo_is_believed_at_its_own_generation_in_its_own_domain_only(
+            number in 0u64..1 << GENERATION_BITS, domain in 0u32..1 << DOMAIN_BITS,
+            later: u64, other: u32,
+        ) {
+            let generation = Generation { number, ..now() };
+            let memo = Memo::new(&generation, region(), DomainId(domain), &protection(BOTH, 20), None).unwrap();
+            let same = (later, other) == (number, domain);
+            prop_assert_eq!(memo.allows(later, DomainId(other), MAY_READ), same);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! What slots remember of the tries: when it is believed, and that it never says more than they do.
+
+use mind_common::{
+    addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va},
+    directory::State,
+    id::DomainId,
+    memo::{Kept, Memo},
+    table::{MAY_READ, MAY_WRITE, Peer, Permission, Protection, Slot, Translation},
+    verdict::Verdict,
+    wire::{
+        Message, Refusal,
+        message::{Atomic, PageRequest},
+    },
+};
+use mind_dataplane::harness::Packet;
+
+use crate::world::{
+    DOMAIN, EVERYTHING, Expect as _, LONELY, OFFSET, OUTLIER, OUTLIER_OFFSET, PAGE, READ_ONLY,
+    SLOT, SLOTLESS, World, acquire, blades, cases, compute, memory, operate, qp, read, upgrade,
+};
+
+cases![
+    what_the_tries_say_is_remembered,
+    what_is_remembered_is_believed,
+    what_is_remembered_holds_for_every_page_of_the_region,
+    an_upgrade_is_remembered_and_believed,
+    an_operation_is_remembered_and_believed,
+    what_another_domain_may_do_is_not_believed,
+    what_was_remembered_in_a_former_generation_is_not_believed,
+    what_was_remembered_in_a_later_generation_is_not_believed,
+    what_a_packet_that_was_held_up_remembers_is_not_believed,
+    a_permission_that_is_narrowed_is_denied_at_once,
+    an_operation_is_denied_at_once,
+    a_permission_that_is_taken_away_is_denied_at_once,
+    a_permission_that_is_widened_is_given_at_once,
+    a_placement_that_ends_is_denied_at_once,
+    what_is_not_remembered_is_asked_of_the_trie,
+    what_is_denied_is_not_remembered,
+    a_prefix_smaller_than_the_region_is_not_remembered,
+    a_place_that_is_moved_is_followed_at_once,
+    a_memory_blade_that_goes_is_noticed_at_once,
+    a_longer_prefix_inside_the_region_is_not_hidden,
+    a_slot_that_gets_another_region_forgets,
+    a_slot_that_is_used_again_forgets,
+    a_page_that_left_the_region_is_not_believed,
+    a_denied_page_without_a_slot_is_denied,
+];
+
+fn region(page: Va) -> Region {
+    Region::containing(page, 2).expect("order 2 is a region's")
+}
+
+fn prefix(base: Va, shift: u32) -> Prefix {
+    Prefix { base, shift }
+}
+
+/// The page `number` pages behind `page`.
+fn after(page: Va, number: u64) -> Va {
+    Va(page.0 + number * PAGE_SIZE as u64)
+}
+
+/// The same packet, in the domain [`LONELY`].
+fn lonely(packet: Packet) -> Packet {
+    packet.extended(8, &LONELY.0.to_be_bytes())
+}
+
+fn protect(world: &mut World, domain: DomainId, prefix: Prefix, bits: u32) {
+    world
+        .bed
+        .switch
+        .protect(domain, prefix, Permission { bits })
+        .expect("an entry can be made");
+}
+
+fn unprotect(world: &mut World, domain: DomainId, prefix: Prefix) {
+    let there = world.bed.switch.unprotect(domain, prefix);
+    assert!(there.expect("an entry can be removed"), "it was there");
+}
+
+fn generation(world: &World) -> u64 {
+    world.bed.switch.directory().generation().number
+}
+
+/// What slot `slot` remembers.
+fn memo_of(world: &World, slot: u32) -> Memo {
+    world
+        .bed
+        .switch
+        .directory()
+        .slot(slot)
+        .expect("a slot")
+        .memo()
+}
+
+/// What a packet remembers for `page` that finds `generation`, an entry with `bits`, and the page
+/// at `translation`.
+fn memo(
+    world: &World,
+    generation: u64,
+    page: Va,
+    domain: DomainId,
+    bits: u32,
+    translation: Translation,
+) -> Memo {
+    let generation = mind_common::table::Generation {
+        number: generation,
+        ..world.bed.switch.directory().generation()
+    };
+    let protection = Protection {
+        permission: Permission { bits },
+        shift: 20,
+    };
+    Memo::new(
+        &generation,
+        region(page),
+        domain,
+        &protection,
+        Some(&translation),
+    )
+    .expect("it can be remembered")
+}
+
+/// A slot remembers that [`PAGE`] is somewhere else than the trie says.
+fn mislead(world: &World) {
+    let elsewhere = Translation::new(1, PAGE, OUTLIER_OFFSET);
+    let memo = memo(
+        world,
+        generation(world),
+        PAGE,
+        DOMAIN,
+        EVERYTHING,
+        elsewhere,
+    );
+    world.slot().set_memo(memo);
+}
+
+fn is_denied(world: &mut World, from: u8, packet: &Packet) {
+    let run = world.send(from, packet);
+    run.met(Verdict::Protected)
+        .refused(compute(from), Refusal::Denied);
+}
+
+/// The request went to memory blade `number`, for the page at `offset`.
+fn is_fetched(world: &mut World, packet: &Packet, number: u8, offset: u64) {
+    let run = world.send(0, packet);
+    let message = run.met(Verdict::Fetch).to(memory(number), qp(0), 1);
+    let expected = Message::Read(PageRequest {
+        page: Va(offset),
+        domain: DomainId(0),
+    });
+    assert_eq!(message, expected);
+}
+
+fn what_the_tries_say_is_remembered(world: &mut World) {
+    assert_eq!(world.slot().memo(), Memo::default());
+    world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
+    let (memo, now) = (world.slot().memo(), generation(world));
+    assert!(memo.allows(now, DOMAIN, MAY_READ));
+    assert!(memo.allows(now, DOMAIN, MAY_WRITE));
+    let kept = Kept {
+        blade: 0,
+        offset: Va(OFFSET),
+    };
+    assert_eq!(memo.kept(now, PAGE), Some(kept));
+}
+
+fn what_is_remembered_is_believed(world: &mut World) {
+    mislead(world);
+    is_fetched(world, &read(0, PAGE), 1, OUTLIER_OFFSET);
+    is_fetched(world, &acquire(0, PAGE), 1, OUTLIER_OFFSET);
+}
+
+fn what_is_remembered_holds_for_every_page_of_the_region(world: &mut World) {
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    let offset = OFFSET + 3 * PAGE_SIZE as u64;
+    is_fetched(world, &read(0, after(PAGE, 3)), 0, offset);
+    mislead(world);
+    let offset = OUTLIER_OFFSET + 3 * PAGE_SIZE as u64;
+    is_fetched(world, &read(0, after(PAGE, 3)), 1, offset);
+}
+
+fn an_upgrade_is_remembered_and_believed(world: &mut World) {
+    world.set_word(State::Shared, [0]);
+    world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
+    let now = generation(world);
+    assert!(world.slot().memo().allows(now, DOMAIN, MAY_WRITE));
+    assert!(world.slot().memo().kept(now, PAGE).is_some());
+    world.set_word(State::Shared, [0]);
+    world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
+}
+
+fn add(from: u8, va: Va) -> Packet {
+    operate(from, va, Atomic::FetchAdd { addend: 1 })
+}
+
+fn an_operation_is_remembered_and_believed(world: &mut World) {
+    let word = Va(PAGE.0 + 16);
+    world.set_word(State::Modified, [0]);
+    world.send(0, &add(0, word)).met(Verdict::Operate);
+    let now = generation(world);
+    assert!(world.slot().memo().allows(now, DOMAIN, MAY_WRITE));
+    mislead(world);
+    let run = world.send(0, &add(0, word));
+    let message = run.met(Verdict::Operate).to(memory(1), qp(0), 1);
+    let expected = Message::Atomic {
+        va: Va(OUTLIER_OFFSET + 16),
+        domain: DomainId(0),
+        operation: Atomic::FetchAdd { addend: 1 },
+    };
+    assert_eq!(message, expected);
+}
+
+fn what_another_domain_may_do_is_not_believed(world: &mut World) {
+    world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
+    let before = world.slot().memo();
+    is_denied(world, 1, &lonely(read(1, PAGE)));
+    assert_eq!(world.slot().memo(), before, "the denial changes nothing");
+}
+
+/// That writing is allowed where it is not was remembered `later` generations from now.
+fn remembered_at(world: &mut World, later: i64) {
+    let now = generation(world);
+    let at = now.checked_add_signed(later).expect("many have passed");
+    let here = Translation::new(0, PAGE, OFFSET);
+    let memo = memo(world, at, READ_ONLY, DOMAIN, EVERYTHING, here);
+    let slot = world.bed.switch.directory().slot(2).expect("a slot");
+    slot.set_memo(memo);
+}
+
+fn what_was_remembered_in_a_former_generation_is_not_believed(world: &mut World) {
+    remembered_at(world, -1);
+    is_denied(world, 0, &acquire(0, READ_ONLY));
+    // The test itself is right: in this one it would be.
+    remembered_at(world, 0);
+    world.send(0, &acquire(0, READ_ONLY)).met(Verdict::Fetch);
+}
+
+fn what_was_remembered_in_a_later_generation_is_not_believed(world: &mut World) {
+    remembered_at(world, 1);
+    is_denied(world, 0, &acquire(0, READ_ONLY));
+}
+
+fn what_a_packet_that_was_held_up_remembers_is_not_believed(world: &mut World) {
+    // It asked before the change, and writes after it.
+    world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
+    let held_up = world.slot().memo();
+    protect(world, DOMAIN, prefix(PAGE, 20), MAY_READ);
+    world.slot().set_memo(held_up);
+    is_denied(world, 0, &acquire(0, PAGE));
+    world.slot().set_memo(held_up);
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    assert_ne!(
+        world.slot().memo(),
+        held_up,
+        "what the trie says now is remembered instead"
+    );
+    is_denied(world, 0, &acquire(0, PAGE));
+}
+
+fn a_permission_that_is_narrowed_is_denied_at_once(world: &mut World) {
+    world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
+    protect(world, DOMAIN, prefix(PAGE, 20), MAY_READ);
+    is_denied(world, 0, &acquire(0, PAGE));
+    is_denied(world, 0, &upgrade(0, PAGE));
+    world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
+    is_denied(world, 0, &acquire(0, PAGE));
+}
+
+fn an_operation_is_denied_at_once(world: &mut World) {
+    world.set_word(State::Modified, [0]);
+    world.send(0, &add(0, PAGE)).met(Verdict::Operate);
+    protect(world, DOMAIN, prefix(PAGE, 20), MAY_READ);
+    is_denied(world, 0, &add(0, PAGE));
+}
+
+fn a_permission_that_is_taken_away_is_denied_at_once(world: &mut World) {
+    world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
+    unprotect(world, DOMAIN, prefix(PAGE, 20));
+    is_denied(world, 0, &read(0, PAGE));
+    is_denied(world, 0, &acquire(0, PAGE));
+}
+
+fn a_permission_that_is_widened_is_given_at_once(world: &mut World) {
+    world.send(0, &read(0, READ_ONLY)).met(Verdict::Fetch);
+    is_denied(world, 0, &acquire(0, READ_ONLY));
+    protect(world, DOMAIN, prefix(READ_ONLY, 20), EVERYTHING);
+    world.send(0, &acquire(0, READ_ONLY)).met(Verdict::Fetch);
+}
+
+fn a_placement_that_ends_is_denied_at_once(world: &mut World) {
+    world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
+    let switch = &mut world.bed.switch;
+    switch
+        .place(DOMAIN, blades([1, 2, 3]))
+        .expect("a domain can be placed");
+    let run = world.send(0, &read(0, PAGE));
+    run.met(Verdict::NotPlaced)
+        .refused(compute(0), Refusal::Denied);
+}
+
+fn what_is_not_remembered_is_asked_of_the_trie(world: &mut World) {
+    let here = Translation::new(0, PAGE, OFFSET);
+    let now = generation(world);
+    let less = memo(world, now, PAGE, DOMAIN, MAY_READ, here);
+    world.slot().set_memo(less);
+    world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
+    let memo = world.slot().memo();
+    assert!(memo.allows(now, DOMAIN, MAY_WRITE), "and now it is");
+}
+
+fn what_is_denied_is_not_remembered(world: &mut World) {
+    is_denied(world, 1, &lonely(read(1, PAGE)));
+    assert_eq!(world.slot().memo(), Memo::default());
+    is_denied(world, 0, &acquire(0, READ_ONLY));
+    assert_eq!(memo_of(world, 2), Memo::default());
+}
+
+fn a_prefix_smaller_than_the_region_is_not_remembered(world: &mut World) {
+    let page = prefix(PAGE, 12);
+    protect(world, LONELY, page, EVERYTHING);
+    world.send(1, &lonely(read(1, PAGE))).met(Verdict::Fetch);
+    assert_eq!(world.slot().memo(), Memo::default());
+    is_denied(world, 1, &lonely(read(1, after(PAGE, 1))));
+    unprotect(world, LONELY, page);
+    // One as large as the region is.
+    let whole = prefix(PAGE, 14);
+    protect(world, LONELY, whole, MAY_READ);
+    world.send(1, &lonely(read(1, PAGE))).met(Verdict::Fetch);
+    let now = generation(world);
+    assert!(world.slot().memo().allows(now, LONELY, MAY_READ));
+    is_denied(world, 1, &lonely(acquire(1, PAGE)));
+    unprotect(world, LONELY, whole);
+    is_denied(world, 1, &lonely(read(1, PAGE)));
+}
+
+fn a_place_that_is_moved_is_followed_at_once(world: &mut World) {
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    let slice = prefix(PAGE, SLICE_SHIFT);
+    let moved = Translation::new(1, PAGE, 0x7000);
+    let switch = &mut world.bed.switch;
+    switch
+        .translate(slice, moved)
+        .expect("an entry can be replaced");
+    is_fetched(world, &read(0, PAGE), 1, 0x7000);
+    let switch = &mut world.bed.switch;
+    let there = switch.untranslate(slice).expect("an entry can be removed");
+    assert!(there, "it was there");
+    let run = world.send(0, &read(0, PAGE));
+    run.met(Verdict::NoMemory)
+        .refused(compute(0), Refusal::Unreachable);
+}
+
+fn a_memory_blade_that_goes_is_noticed_at_once(world: &mut World) {
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    let switch = &mut world.bed.switch;
+    switch
+        .set_memory(0, Peer::default())
+        .expect("a blade can go");
+    let run = world.send(0, &read(0, PAGE));
+    run.met(Verdict::NoMemory)
+        .refused(compute(0), Refusal::Unreachable);
+}
+
+/// Gives all pages of `region` to slot `slot`, which gets that region.
+fn give(world: &World, region: Region, slot: u32) {
+    let directory = world.bed.switch.directory();
+    directory.assign(0, region, slot).expect("a table");
+    directory.slot(slot).expect("a slot").set_region(region);
+}
+
+fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
+    // A region of twice the size: one half of it is the outlier.
+    let wide = Region::containing(OUTLIER, 3).expect("order 3 is a region's");
+    let beside = after(OUTLIER, 4);
+    assert!(wide.contains(beside));
+    give(world, wide, 3);
+    is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
+    let (memo, now) = (memo_of(world, 3), generation(world));
+    assert!(memo.allows(now, DOMAIN, MAY_READ), "one entry covers it");
+    assert_eq!(memo.kept(now, beside), None, "two entries do");
+    is_fetched(world, &read(0, OUTLIER), 1, OUTLIER_OFFSET);
+    is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
+    let directory = world.bed.switch.directory();
+    directory.assign(0, wide, 0).expect("a table");
+    give(world, region(OUTLIER), 3);
+}
+
+/// Slot 1, which remembers that [`PAGE`] may be written, becomes that of the region at
+/// [`READ_ONLY`]; which may not.
+fn used_elsewhere(world: &mut World, change: fn(&World, Region)) {
+    world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
+    let other = region(READ_ONLY);
+    world.set_word(State::Held, []);
+    change(world, other);
+    let directory = world.bed.switch.directory();
+    directory.assign(0, region(PAGE), 0).expect("a table");
+    directory.assign(0, other, SLOT).expect("a table");
+    world.set_word(State::Invalid, []);
+    is_denied(world, 0, &acquire(0, READ_ONLY));
+    let offset = OFFSET + (READ_ONLY.0 - PAGE.0);
+    is_fetched(world, &read(0, READ_ONLY), 0, offset);
+    let directory = world.bed.switch.directory();
+    directory.assign(0, other, 2).expect("a table");
+    directory.assign(0, region(PAGE), SLOT).expect("a table");
+}
+
+fn a_slot_that_gets_another_region_forgets(world: &mut World) {
+    used_elsewhere(world, |world, region| world.slot().set_region(region));
+}
+
+fn a_slot_that_is_used_again_forgets(world: &mut World) {
+    used_elsewhere(world, |world, region| {
+        let held_up = world.slot().memo();
+        world.slot().reset(Slot::new(world.word(), region));
+        // A packet that was held up meanwhile.
+        world.slot().set_memo(held_up);
+    });
+}
+
+fn a_page_that_left_the_region_is_not_believed(world: &mut World) {
+    // The table still says the slot, the slot has the region no more.
+    world.send(0, &read(0, after(PAGE, 3))).met(Verdict::Fetch);
+    let half = Region::containing(PAGE, 1).expect("order 1 is a region's");
+    world.slot().set_region(half);
+    mislead(world);
+    let run = world.send(0, &read(0, after(PAGE, 3)));
+    run.met(Verdict::Moved).refused(compute(0), Refusal::Busy);
+}
+
+fn a_denied_page_without_a_slot_is_denied(world: &mut World) {
+    is_denied(world, 1, &lonely(read(1, SLOTLESS)));
+}
