@@ -50,7 +50,7 @@ struct Demo {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = value_parser!(u64).range(1..))]
     iterations: u64,
     /// Stop when all ranks together change by less in an iteration.
-    #[arg(long, value_name = "CHANGE", default_value_t = 1e-10, value_parser = parse_tolerance)]
+    #[arg(long, value_name = "CHANGE", default_value = "1e-10", value_parser = parse_tolerance)]
     tolerance: f64,
     /// Give up when no worker shows any life for so long.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = value_parser!(u64).range(1..=86_400))]

@@ -130,11 +130,17 @@ impl<'a> Worker<'a> {
         let (mut iterations, mut delta) = (0, f64::INFINITY);
         while iterations < self.settings.iterations && delta >= self.settings.tolerance {
             iterations += 1;
+            let mut sums = Vec::new();
             for block in self.owners[self.number].clone() {
-                self.iterate(block, iterations, dangling);
+                sums.push((block, self.iterate(block, iterations, dangling)));
                 if barrier.show_life() {
                     watch(Step::Alive).map_err(Error::Watcher)?;
                 }
+            }
+            // All at once, since others may be polling the region that they go to.
+            for (block, sums) in sums {
+                let half = Half::of(iterations);
+                self.memory.set_sums(self.number, half, block, sums);
             }
             barrier.arrive()?;
             // All workers read the same sums, and so decide alike.
@@ -166,8 +172,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One iteration over one block.
-    fn iterate(&mut self, block: usize, iteration: u64, dangling: f64) {
+    /// One iteration over one block; its sums.
+    fn iterate(&mut self, block: usize, iteration: u64, dangling: f64) -> Sums {
         let memory = self.memory;
         let (before, after) = (Half::of(iteration - 1), Half::of(iteration));
         let vertices = memory.layout().vertices as f64;
@@ -189,7 +195,7 @@ impl<'a> Worker<'a> {
             sums.dangling += self.pass_on(after, vertex, rank);
         }
         self.accesses += accesses(rows.len() as u64, (edge - first) as u64);
-        memory.set_sums(self.number, after, block, sums);
+        sums
     }
 
     /// Notes what `vertex` passes on along each of its edges; what is left over, if it has none.

@@ -169,10 +169,8 @@ fn caches(report: &Report) -> Table {
         blade.counted.hits
     });
     counts("requests to the switch", &|blade| blade.counted.requests);
-    counts("invalidations answered", &|blade| {
-        blade.counted.invalidations
-    });
-    counts("pages invalidated falsely", &|blade| {
+    counts("invalidations", &|blade| blade.counted.invalidations);
+    counts("false invalidations (pages nobody asked for)", &|blade| {
         blade.counted.false_invalidations
     });
     counts("pages evicted", &|blade| blade.counted.evictions);
@@ -313,7 +311,10 @@ mod tests {
         );
         let rates = line(&text, "cache hit rate (accesses without a request)");
         assert_eq!(rates, ["95.000 %", "95.000 %", "95.000 %"]);
-        assert_eq!(line(&text, "pages invalidated falsely"), ["4", "2", "2"]);
+        assert_eq!(
+            line(&text, "false invalidations (pages nobody asked for)"),
+            ["4", "2", "2"]
+        );
     }
 
     #[test]
