@@ -15,7 +15,7 @@ pub enum Error {
     )]
     NoBlade,
     /// There is no agent.
-    #[error("cannot connect to the blade's agent at {path}: {source}")]
+    #[error("cannot connect to the blade's agent at {path}")]
     Connect {
         /// Where it should be.
         path: PathBuf,

@@ -5,6 +5,7 @@ mod bench;
 mod bpf_linker;
 mod build;
 mod debian;
+mod demo;
 mod lint;
 mod object;
 mod process;
@@ -34,6 +35,9 @@ enum Command {
     Build(build::Args),
     /// Check the formatting and run clippy; any warning fails.
     Lint,
+    /// Build everything, optimized, and run PageRank over one graph in shared memory on a testbed; shows what it cost.
+    #[command(disable_help_flag = true)]
+    Demo(demo::Args),
     /// Build everything and run all tests.
     Test(test::Args),
     /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::run(),
         Command::Build(args) => build::run(&args),
         Command::Lint => lint::run(),
+        Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
@@ -48,6 +48,27 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         .status()
         .with_context(|| format!("cannot start `{}`", command_line(command)))?;
     check(command, status)
+}
+
+/// Becomes `command`, with xtask's own process number, input and output. Returns only if that fails, and why.
+pub(crate) fn exec(command: &mut Command) -> anyhow::Error {
+    let error = command.exec();
+    anyhow::Error::new(error).context(format!("cannot start `{}`", command_line(command)))
+}
+
+/// Runs `command` with xtask's own stderr and returns what it writes to stdout.
+pub(crate) fn run_for_stdout(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `{}`", command_line(command)))?;
+    check(command, output.status)?;
+    String::from_utf8(output.stdout).with_context(|| {
+        format!(
+            "`{}` wrote something that is not UTF-8",
+            command_line(command)
+        )
+    })
 }
 
 /// Runs `command` without input and returns what it writes to stdout; stderr becomes part of the error.
