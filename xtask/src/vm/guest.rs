@@ -203,9 +203,12 @@ ip link set lo up
         )?;
     }
     text.push_str("sync\necho \"ended $code\" > \"$report\"\n");
-    // Not `poweroff -f`: on a host with systemd that would ask an init that is not there.
-    text.push_str("echo o > /proc/sysrq-trigger\nexec sleep 60\n");
-    Ok(text.replace("poweroff -f", "echo o > /proc/sysrq-trigger; exec sleep 60"))
+    // Not `poweroff -f`: on a host with systemd that would ask an init that is not there. And nothing that would be
+    // read from the host's disk, which is gone before the machine is: an init that ends is a panic.
+    let off = "mkfifo /run/mind-vm/off; exec 3<>/run/mind-vm/off; echo o > /proc/sysrq-trigger; read -r _ <&3";
+    text.push_str(off);
+    text.push('\n');
+    Ok(text.replace("poweroff -f", off))
 }
 
 fn quoted(path: &Path) -> Result<String> {
