@@ -28,8 +28,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     let mut cargo = object::host_cargo();
     cargo.args(["test", "--workspace", "--exclude", "mind-ebpf"]);
-    // They load the switch onto interfaces, which so far only the virtual machine has seen.
-    cargo.args(["--exclude", "mind-e2e"]);
     if !args.args.is_empty() {
         cargo.arg("--").args(&args.args);
     }
