@@ -6,11 +6,10 @@ mod controller;
 mod interface;
 mod memory;
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 /// The agent of a compute blade or a memory blade. It runs until SIGTERM.
 #[derive(Parser)]
@@ -31,35 +30,25 @@ enum Role {
 /// What both take.
 #[derive(clap::Args)]
 struct Common {
-    /// The blade's name, for people.
-    #[arg(long)]
+    /// The blade's name, for people; by default the host's.
+    #[arg(long, default_value_t = host_name())]
     name: String,
     /// The interface that leads to the switch.
-    #[arg(long)]
+    #[arg(long, value_name = "IFACE")]
     interface: String,
     /// The controller, as address and port.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "MIND_CONTROLLER")]
     controller: std::net::SocketAddrV4,
 }
 
+fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
+}
+
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            EnvFilter::builder()
-                .with_default_directive(tracing::Level::INFO.into())
-                .with_env_var("MIND_LOG")
-                .from_env_lossy(),
-        )
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
-    match run(Cli::parse().role) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("mind-blade: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    mind_cli::log_to_stderr();
+    mind_cli::exit("mind-blade", run(Cli::parse().role))
 }
 
 fn run(role: Role) -> Result<()> {

@@ -15,11 +15,16 @@ use crate::{Common, controller};
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Bytes to offer; whole pages.
-    #[arg(long)]
+    /// What to offer: whole pages, such as 4G.
+    #[arg(long, value_name = "SIZE", value_parser = mind_cli::whole_pages)]
     size: u64,
     /// Where to pin the program, in a BPF file system: a folder of this blade's own.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "MIND_PIN",
+        default_value = "/sys/fs/bpf/mind"
+    )]
     pin: PathBuf,
 }
 
@@ -44,16 +49,13 @@ impl Drop for Pinned {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let pages = args.size / PAGE_SIZE as u64;
-    let count = u32::try_from(pages)
-        .ok()
-        .filter(|count| *count > 0)
-        .with_context(|| {
-            format!(
-                "--size {} is {pages} pages; expected 1 to {}",
-                args.size,
-                u32::MAX
-            )
-        })?;
+    let count = u32::try_from(pages).with_context(|| {
+        format!(
+            "--size {} is {pages} pages; expected at most {}",
+            args.size,
+            u32::MAX
+        )
+    })?;
     let mut responder = Responder::load(&MemoryLimits::for_pages(count))
         .with_context(|| format!("cannot offer {} bytes", args.size))?;
     let mut registered = controller::register(&args.common, BladeKind::Memory, pages).await?;

@@ -3,11 +3,10 @@
 mod serve;
 mod status;
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 /// Controls a MIND switch.
 #[derive(Parser)]
@@ -26,23 +25,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            EnvFilter::builder()
-                .with_default_directive(tracing::Level::INFO.into())
-                .with_env_var("MIND_LOG")
-                .from_env_lossy(),
-        )
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
-    match run(Cli::parse().verb) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("mind-ctl: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    mind_cli::log_to_stderr();
+    mind_cli::exit("mind-ctl", run(Cli::parse().verb))
 }
 
 fn run(verb: Verb) -> Result<()> {

@@ -44,6 +44,21 @@ impl Bed {
         Ok(Self { testbed })
     }
 
+    /// Brings up the network alone, without any daemon.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn network(compute: u8, memory: u8) -> Result<Self> {
+        let options = Options {
+            compute,
+            memory,
+            ..Options::default()
+        };
+        let testbed = Testbed::guarded(&options)?;
+        Ok(Self { testbed })
+    }
+
     /// The testbed.
     pub fn testbed(&self) -> &Testbed {
         &self.testbed

@@ -32,10 +32,10 @@ enum Verb {
         #[arg(long, value_name = "N", default_value_t = 2)]
         memory: u8,
         /// Memory that each memory blade offers.
-        #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mind_cli::whole_pages)]
         memory_size: u64,
         /// Page cache of each compute blade.
-        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = mind_cli::whole_pages)]
         cache: u64,
         /// Start no daemons: the network only.
         #[arg(long, hide = true)]
@@ -249,24 +249,6 @@ fn as_text(condition: &Condition) -> String {
     format!("{}\n{}", state.describe(), table)
 }
 
-/// A number of bytes, with K, M or G for powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
-    const PAGE: u64 = 4096;
-    let wrong = || format!("`{text}` is no size; expected whole pages of 4K, such as 256M");
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'K' | 'k')) => (&text[..at], 10),
-        Some((at, 'M' | 'm')) => (&text[..at], 20),
-        Some((at, 'G' | 'g')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
-    if bytes == 0 || !bytes.is_multiple_of(PAGE) {
-        return Err(wrong());
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,15 +257,5 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_are_whole_pages() {
-        assert_eq!(parse_size("256M"), Ok(256 << 20));
-        assert_eq!(parse_size("8192"), Ok(8192));
-        for wrong in ["", "M", "0", "1", "1.5G", "-4K", "99999999999G"] {
-            let error = parse_size(wrong).unwrap_err();
-            assert!(error.contains("expected whole pages"), "{error}");
-        }
     }
 }

@@ -151,7 +151,7 @@ impl Testbed {
         let mut environment = vec![
             ("MIND_BLADE", name.to_owned()),
             ("MIND_CONTROLLER", Plan::controller().to_string()),
-            ("MIND_BPFFS", paths::bpffs().display().to_string()),
+            ("MIND_PIN", paths::pins(name).display().to_string()),
         ];
         if self
             .plan()

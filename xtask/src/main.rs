@@ -7,8 +7,10 @@ mod build;
 mod debian;
 mod demo;
 mod lint;
+mod load;
 mod object;
 mod process;
+mod release;
 mod setup;
 mod test;
 mod toolchain;
@@ -38,6 +40,9 @@ enum Command {
     /// Build everything, optimized, and run PageRank over one graph in shared memory on a testbed; shows what it cost.
     #[command(disable_help_flag = true)]
     Demo(demo::Args),
+    /// Build the data plane and the controller, optimized, and run them on ports of this host, until Ctrl-C.
+    #[command(name = "build-and-load", disable_help_flag = true)]
+    Load(load::Args),
     /// Build everything and run all tests.
     Test(test::Args),
     /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
@@ -52,6 +57,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Lint => lint::run(),
         Command::Demo(args) => demo::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -30,11 +30,16 @@ use datagrams::Datagrams;
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Bytes that the cache may hold; whole pages.
-    #[arg(long)]
+    /// What the cache may hold: whole pages, such as 64M.
+    #[arg(long, value_name = "SIZE", value_parser = mind_cli::whole_pages)]
     cache: u64,
     /// Where to listen for programs.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "MIND_BLADE_SOCKET",
+        default_value = "/run/mind-blade.sock"
+    )]
     socket: PathBuf,
     /// Milliseconds that a fault may take before it is a SIGBUS.
     #[arg(long, default_value_t = 5_000)]
@@ -47,9 +52,6 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<()> {
     let pages = args.cache / PAGE_SIZE as u64;
     let capacity = usize::try_from(pages).context("--cache is larger than any memory")?;
-    if capacity == 0 {
-        bail!("--cache {} is no page; expected at least 4096", args.cache);
-    }
     let mut registered = controller::register(&args.common, BladeKind::Compute, pages).await?;
     let blade = BladeId::new(registered.number)
         .with_context(|| format!("the controller numbers this blade {}", registered.number))?;

@@ -65,7 +65,7 @@ fn index(entry: &Entry) -> u32 {
 }
 
 impl Core {
-    pub(super) fn new(switch: Switch, args: &Args) -> Result<Self> {
+    pub(super) fn new(switch: Switch, args: &Args, address: std::net::Ipv4Addr) -> Result<Self> {
         let directory = switch.directory();
         let slots = u32::try_from(directory.slots() - 1)?;
         let tables = u32::try_from(directory.tables())?;
@@ -76,7 +76,7 @@ impl Core {
             placed: HashMap::new(),
             bridge: args.bridge.clone(),
             ports: args.ports.clone(),
-            address: *args.listen.ip(),
+            address,
         })
     }
 

@@ -3,41 +3,69 @@
 //! * [`core`] carries out what the policy decides, on the data plane and on blades,
 //! * [`session`] is a connection of a blade, a program's agent or an operator,
 //! * [`agent`] is how a blade's agent is told what to do,
-//! * [`fdb`] finds the port that a blade is behind.
+//! * [`fdb`] finds the port that a blade is behind,
+//! * [`host`] makes the host a switch, with a bridge and ports.
 
 mod agent;
 mod core;
 mod fdb;
+mod host;
 mod session;
 
 use std::{
-    net::SocketAddrV4,
+    net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use anyhow::{Context as _, Result};
+use mind_common::wire;
 use mind_dataplane::{Switch, SwitchLimits, attach};
-use tokio::{net::TcpListener, sync::Mutex};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::Mutex,
+};
 
-use self::core::Core;
+use self::{
+    core::Core,
+    host::{Host, plan::Cidr},
+};
+
+/// The controller's TCP port where nobody says another.
+const PORT: u16 = 4790;
+/// Bytes of a frame's payload: the largest message behind its IP and UDP headers.
+const LEAST_MTU: i64 = (wire::OUTER_LEN - ETHERNET_LEN + wire::MAX_LEN) as i64;
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: usize = 14;
 
 /// What `mind-ctl serve` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen for agents, programs and operators. The address is the switch's, to which compute blades send
-    /// their requests.
-    #[arg(long)]
-    listen: SocketAddrV4,
-    /// Where to pin the data plane, in a BPF file system.
-    #[arg(long)]
-    pin: PathBuf,
-    /// The bridge that the ports are enslaved to.
-    #[arg(long, default_value = "br0")]
-    bridge: String,
-    /// A port of the switch; once for each.
-    #[arg(long = "port", value_name = "IFACE", required = true)]
+    /// The ports of the switch.
+    #[arg(long = "port", value_name = "IFACE", required = true, num_args = 1..)]
     ports: Vec<String>,
+    /// The bridge that the ports are enslaved to.
+    #[arg(long, value_name = "NAME", default_value = "br0")]
+    bridge: String,
+    /// Make what is missing: the bridge, with this address. Put back at the end, as are the ports.
+    #[arg(long, value_name = "A.B.C.D/BITS")]
+    address: Option<Cidr>,
+    /// Bytes of a frame's payload on all ports, at least; the blades' interfaces must be set likewise.
+    #[arg(long, value_name = "BYTES", default_value_t = 9000, value_parser = clap::value_parser!(u32).range(LEAST_MTU..))]
+    mtu: u32,
+    /// Where to listen for agents, programs and operators; by default at port 4790 of the bridge's address. The
+    /// address is the switch's, to which compute blades send their requests.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddrV4>,
+    /// Where to pin the data plane, in a BPF file system.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "MIND_PIN",
+        default_value = "/sys/fs/bpf/mind"
+    )]
+    pin: PathBuf,
     /// Directory slots: regions, of 16 KiB at first, that can be mapped at a time.
     #[arg(long, default_value_t = 262_144)]
     slots: u32,
@@ -50,7 +78,7 @@ struct DataPlane {
 }
 
 impl DataPlane {
-    fn load(args: &Args) -> Result<(Self, Switch)> {
+    fn load(args: &Args, address: Ipv4Addr) -> Result<(Self, Switch)> {
         let mut highest = 0;
         for port in &args.ports {
             highest = highest.max(attach::index_of(port)?);
@@ -65,7 +93,7 @@ impl DataPlane {
         };
         let mut switch = Switch::load(&limits).context("cannot load the data plane")?;
         let mac = fdb::address_of(&args.bridge)?;
-        switch.set_identity(*args.listen.ip(), mac)?;
+        switch.set_identity(address, mac)?;
         let plane = Self {
             ports: args.ports.clone(),
             folder: args.pin.clone(),
@@ -104,29 +132,45 @@ impl Drop for DataPlane {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+    // From here on they end the daemon in order, not at once.
     let mut term = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let host = Host::prepare(&args.bridge, &args.ports, args.address, args.mtu).await?;
+    let result = tokio::select! {
+        _ = term.recv() => Ok(()),
+        _ = int.recv() => Ok(()),
+        result = serve(&args, host.address()) => result,
+    };
+    host.put_back().await;
+    result
+}
 
-    let listener = TcpListener::bind(args.listen)
+/// Serves on a host that is a switch, whose bridge has the address `own`. Ends only with an error, or when dropped.
+async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
+    let listen = args
+        .listen
+        .or(own.map(|address| SocketAddrV4::new(address, PORT)))
+        .with_context(|| {
+            format!(
+                "the bridge {} has no address to listen at: give it one with --address, or say --listen",
+                args.bridge
+            )
+        })?;
+    let listener = TcpListener::bind(listen)
         .await
-        .with_context(|| format!("cannot listen at {}", args.listen))?;
-    let (_plane, switch) = DataPlane::load(&args)?;
-    let core = Core::new(switch, &args)?;
+        .with_context(|| format!("cannot listen at {listen}; is another controller there?"))?;
+    let (_plane, switch) = DataPlane::load(args, *listen.ip())?;
+    let core = Core::new(switch, args, *listen.ip())?;
     let core = Arc::new(Mutex::new(core));
-    tracing::info!(listen = %args.listen, ports = args.ports.len(), "ready");
+    tracing::info!(%listen, ports = args.ports.join(", "), "ready");
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started the controller that it is ready")?;
     loop {
-        tokio::select! {
-            _ = term.recv() => return Ok(()),
-            _ = int.recv() => return Ok(()),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    tokio::spawn(session::run(Arc::clone(&core), stream, peer));
-                }
-                Err(error) => tracing::warn!(%error, "a connection was not accepted"),
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                tokio::spawn(session::run(Arc::clone(&core), stream, peer));
             }
+            Err(error) => tracing::warn!(%error, "a connection was not accepted"),
         }
     }
 }

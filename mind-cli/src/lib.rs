@@ -1,0 +1,86 @@
+//! What the command lines of the daemons and tools have in common: where the log goes, how an error ends the program,
+//! how sizes are written.
+
+use std::{io::IsTerminal as _, process::ExitCode};
+
+use tracing_subscriber::EnvFilter;
+
+/// The environment variable that says what is logged, as `tracing-subscriber`'s filters are written.
+pub const LOG_VARIABLE: &str = "MIND_LOG";
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// Sends a daemon's log to stderr, coloured on a terminal; what is logged is for [`LOG_VARIABLE`] to say, `info` by
+/// default. To be called once.
+pub fn log_to_stderr() {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            EnvFilter::builder()
+                .with_default_directive(tracing::Level::INFO.into())
+                .with_env_var(LOG_VARIABLE)
+                .from_env_lossy(),
+        )
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// What the program called `name` ends with; an error is printed with all its causes.
+pub fn exit(name: &str, result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A number of bytes that is whole pages, at least one. K, M and G are powers of 1024.
+///
+/// # Errors
+///
+/// What is wrong with it, for `clap`.
+pub fn whole_pages(text: &str) -> Result<u64, String> {
+    let config = parse_size::Config::new().with_binary();
+    let bytes = config.parse_size(text).unwrap_or(0);
+    // Fractions are rounded, and no number of pages that is wanted has any.
+    if bytes == 0 || !bytes.is_multiple_of(PAGE) || text.contains('.') {
+        return Err(format!(
+            "`{text}` is no size; expected whole pages of 4K, such as 256M"
+        ));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_pages() {
+        for (text, bytes) in [
+            ("256M", 256 << 20),
+            ("256MiB", 256 << 20),
+            ("64k", 64 << 10),
+            ("1G", 1 << 30),
+            ("8192", 8192),
+        ] {
+            assert_eq!(whole_pages(text), Ok(bytes), "{text}");
+        }
+        for wrong in [
+            "",
+            "M",
+            "0",
+            "1",
+            "1.5G",
+            "-4K",
+            "99999999999G",
+            "four pages",
+        ] {
+            let error = whole_pages(wrong).unwrap_err();
+            assert!(error.contains("expected whole pages"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A bare host becomes a switch, serves, and is put back as it was.
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use mind_e2e::{Bed, Domain, bed, suite};
+use netns_setup::{
+    Plan, Testbed, paths,
+    plan::SWITCH,
+    program::{self, Process},
+    service::{self, Role, Service},
+    testbed::Options,
+};
+
+/// In the switch's namespace, without the testbed's own bridge.
+const BRIDGE: &str = "br1";
+
+fn main() -> ExitCode {
+    suite::run(
+        &[
+            ("a_bare_host_becomes_a_switch_and_is_put_back", put_back),
+            ("an_interface_in_use_is_no_port", in_use),
+        ],
+        || {
+            let bed = Bed::network(1, 1)?;
+            // As on a host that nobody has prepared.
+            ip("link del br0", bed.testbed())?;
+            ip("link set c0 mtu 1500", bed.testbed())?;
+            ip("link set m0 down", bed.testbed())?;
+            Ok(bed)
+        },
+    )
+}
+
+fn put_back(bed: &Bed) -> Result<()> {
+    let before = links(bed.testbed())?;
+    let programs = bed::programs()?;
+    let options = Options {
+        memory_size: 16 << 20,
+        cache: 1 << 20,
+        ..Options::default()
+    };
+    let mut daemons = vec![serve("ctl", &["--port", "c0", "m0"])?];
+    let blades = service::standard(bed.testbed().plan(), &options, &programs);
+    daemons.extend(
+        blades
+            .into_iter()
+            .filter(|service| service.role != Role::Controller),
+    );
+    let mut running = Vec::new();
+    for role in Role::ALL {
+        for daemon in daemons.iter().filter(|daemon| daemon.role == role) {
+            running.push(start(daemon)?);
+        }
+    }
+    let prepared = links(bed.testbed())?;
+    for port in ["c0", "m0"] {
+        let link = &prepared[port];
+        ensure!(
+            link.controller.as_deref() == Some(BRIDGE) && link.mtu == 9000 && link.is_up,
+            "{port} is no port: {link:?}"
+        );
+    }
+    let domain = Domain::new(bed, "host")?;
+    domain.run("c0", "--area counter increment 1000")?;
+    domain.end()?;
+
+    running.reverse();
+    program::end(&running)?;
+    let after = links(bed.testbed())?;
+    ensure!(before == after, "{before:#?} became {after:#?}");
+    Ok(())
+}
+
+fn in_use(bed: &Bed) -> Result<()> {
+    ip("address add 198.18.9.9/32 dev m0", bed.testbed())?;
+    let before = links(bed.testbed())?;
+    let refused = start(&serve("refused", &["--port", "c0", "--port", "m0"])?);
+    ip("address del 198.18.9.9/32 dev m0", bed.testbed())?;
+    let error = refused.err().context("the controller takes m0")?;
+    let error = format!("{error:#}");
+    ensure!(
+        error.contains("this host uses m0 itself, with the address 198.18.9.9"),
+        "{error}"
+    );
+    ip("address add 198.18.9.9/32 dev m0", bed.testbed())?;
+    let after = links(bed.testbed())?;
+    ip("address del 198.18.9.9/32 dev m0", bed.testbed())?;
+    ensure!(before == after, "{before:#?} became {after:#?}");
+    Ok(())
+}
+
+/// The controller in the switch's namespace, which makes its bridge itself.
+fn serve(name: &str, ports: &[&str]) -> Result<Service> {
+    let program = bed::programs()?.join("mind-ctl");
+    let mut command = vec![program.display().to_string(), "serve".to_owned()];
+    command.extend(ports.iter().map(|&port| port.to_owned()));
+    command.extend([
+        format!("--bridge={BRIDGE}"),
+        format!("--address={}/16", Plan::switch_address()),
+        format!("--pin={}", paths::pins(SWITCH).display()),
+    ]);
+    Ok(Service {
+        name: name.to_owned(),
+        role: Role::Controller,
+        namespace: Plan::switch_namespace(),
+        command,
+    })
+}
+
+fn start(service: &Service) -> Result<Process> {
+    let starting = service::start(service)?;
+    let process = starting.service().process;
+    starting.ready()?;
+    Ok(process)
+}
+
+/// What is to be as before.
+#[derive(Debug, PartialEq, Eq)]
+struct Link {
+    controller: Option<String>,
+    mtu: u64,
+    is_up: bool,
+    addresses: Vec<String>,
+}
+
+/// The interfaces in the switch's namespace.
+fn links(testbed: &Testbed) -> Result<BTreeMap<String, Link>> {
+    let text = ip("-j address show", testbed)?;
+    let links: serde_json::Value = serde_json::from_str(&text)?;
+    let links = links.as_array().context("`ip -j` lists nothing")?;
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    links
+        .iter()
+        .map(|link| {
+            let name = text(&link["ifname"]).context("a link has no name")?;
+            let flags = link["flags"].as_array().context("a link has no flags")?;
+            let addresses = link["addr_info"].as_array().into_iter().flatten();
+            let link = Link {
+                controller: text(&link["master"]),
+                mtu: link["mtu"].as_u64().context("a link has no MTU")?,
+                is_up: flags.iter().any(|flag| flag == "UP"),
+                addresses: addresses
+                    .filter_map(|address| text(&address["local"]))
+                    .collect(),
+            };
+            Ok((name, link))
+        })
+        .collect()
+}
+
+/// What `ip` says in the switch's namespace.
+fn ip(arguments: &str, testbed: &Testbed) -> Result<String> {
+    testbed.within(SWITCH, || {
+        let output = Command::new("ip")
+            .args(arguments.split_whitespace())
+            .output()
+            .context("cannot run ip (Debian's package is iproute2)")?;
+        ensure!(
+            output.status.success(),
+            "`ip {arguments}` ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    })
+}
