@@ -91,6 +91,8 @@ pub enum Outcome {
     /// The program's address space is changing, and a message about it may have to be read
     /// first: try again after that.
     Again,
+    /// The kernel has no memory for it, or may not use more (a limit of the memory cgroup).
+    NoMemory,
     /// The range is not (any more) registered in that program.
     Unmapped,
     /// The program is gone.
@@ -282,7 +284,8 @@ fn outcome(result: Result<(), Errno>) -> Outcome {
         Err(Errno::EXIST) => Outcome::Exists,
         Err(Errno::FAULT) => Outcome::NoPage,
         Err(Errno::SRCH) => Outcome::Gone,
-        Err(Errno::AGAIN | Errno::INTR | Errno::NOMEM) => Outcome::Again,
+        Err(Errno::AGAIN | Errno::INTR) => Outcome::Again,
+        Err(Errno::NOMEM) => Outcome::NoMemory,
         Err(_) => Outcome::Unmapped,
     }
 }

@@ -1,8 +1,8 @@
 //! The engine: one thread that owns the blade's state machine and does what it says.
 //!
-//! It sleeps until something comes (a datagram, a fault, a command, a timer), works until nothing
-//! is left, and after it has sent something looks out for the answer for a moment before it sleeps
-//! again, since the answer takes less time than falling asleep and waking up.
+//! It sleeps until something comes (a datagram, a fault, a command, a timer) and works until nothing
+//! is left. While it expects an answer it stays awake for a moment, open for everything else, since
+//! the answer takes less time than falling asleep and waking up.
 
 use std::{
     collections::HashMap,
@@ -37,8 +37,8 @@ use super::{
     wakefulness::Wakefulness,
 };
 
-/// How long to look out for an answer before going to sleep.
-const LOOKOUT: Duration = Duration::from_micros(40);
+/// How long to stay awake for an answer before going to sleep, in nanoseconds.
+const LOOKOUT: u64 = Duration::from_micros(40).as_nanos() as u64;
 /// Datagrams taken in a row before faults get their turn.
 const DATAGRAMS_AT_ONCE: usize = 64;
 
@@ -192,8 +192,15 @@ impl Engine {
     fn run(&mut self) -> Result<()> {
         let mut received = Received::new();
         let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
+        // Until when an answer is worth staying awake for.
+        let mut awake_until = 0;
         while !(self.stopping && self.blade.is_quiet()) {
-            let timeout = self.timeout();
+            let awake = self.blade.expects_answer() && self.now() < awake_until;
+            let timeout = if awake {
+                Some(Timespec::default())
+            } else {
+                self.timeout()
+            };
             ready.clear();
             match epoll::wait(
                 &self.epoll,
@@ -203,10 +210,10 @@ impl Engine {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).context("cannot wait for events"),
             }
-            let mut commanded = false;
+            let (mut commanded, mut arrived) = (false, false);
             for event in &ready {
                 match event.data.u64() {
-                    DATAGRAM => {}
+                    DATAGRAM => arrived = true,
                     WAKE_UP => commanded = true,
                     id => self.programs.read_faults(ProgramId(id), &mut self.faults),
                 }
@@ -215,10 +222,14 @@ impl Engine {
                 self.obey();
             }
             self.take_faults();
-            self.take_datagrams(&mut received);
+            let answered = self.take_datagrams(arrived, &mut received);
             self.poll();
-            self.look_out(&mut received);
             self.bury();
+            if answered || !ready.is_empty() {
+                awake_until = self.now() + LOOKOUT;
+            } else if awake {
+                std::hint::spin_loop();
+            }
         }
         Ok(())
     }
@@ -246,52 +257,50 @@ impl Engine {
         }
     }
 
-    /// Waits for the answers to what is under way, for a moment and without sleeping.
-    fn look_out(&mut self, received: &mut Received) {
-        let until = Instant::now() + LOOKOUT;
-        while self.blade.expects_answer() {
-            let busy = self.take_datagrams(received);
-            self.poll();
-            if !busy && Instant::now() >= until {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    /// Takes the datagrams that are there. Whether there were any.
-    fn take_datagrams(&mut self, received: &mut Received) -> bool {
+    /// Takes datagrams: those that have arrived, and answers that are there as soon as their request is sent, as they
+    /// are where switch and memory run on this processor. It does not look for more than it expects: whoever waited for
+    /// an answer may go on only when this thread sleeps. Whether there was any.
+    fn take_datagrams(&mut self, arrived: bool, received: &mut Received) -> bool {
         let mut any = false;
         for _ in 0..DATAGRAMS_AT_ONCE {
-            if !self.datagrams.receive(received) {
+            let wanted = arrived || self.blade.expects_answer();
+            if !wanted || !self.take_datagram(received) {
                 break;
             }
             any = true;
-            match received.parse() {
-                Ok((envelope, message)) => {
-                    let now = self.now();
-                    let mut actions = std::mem::take(&mut self.actions);
-                    let ignored = self.blade.counters().ignored;
-                    self.blade.receive(now, &envelope, &message, &mut actions);
-                    if self.blade.counters().ignored != ignored {
-                        tracing::trace!(?envelope, opcode = ?message.opcode(), "a message that answers nothing");
-                    }
-                    let page = match message {
-                        Message::ReadResponse { data, .. } | Message::Forward { data, .. } => {
-                            Some(data)
-                        }
-                        _ => None,
-                    };
-                    self.carry_out(&mut actions, page);
-                    self.actions = actions;
-                }
-                Err(error) => {
-                    self.statistics.malformed += 1;
-                    tracing::debug!(%error, "a datagram that is no message");
-                }
-            }
         }
         any
+    }
+
+    /// Takes a datagram. Whether there was one.
+    fn take_datagram(&mut self, received: &mut Received) -> bool {
+        if !self.datagrams.receive(received) {
+            return false;
+        }
+        match received.parse() {
+            Ok((envelope, message)) => {
+                let now = self.now();
+                let mut actions = std::mem::take(&mut self.actions);
+                let ignored = self.blade.counters().ignored;
+                self.blade.receive(now, &envelope, &message, &mut actions);
+                if self.blade.counters().ignored != ignored {
+                    tracing::trace!(?envelope, opcode = ?message.opcode(), "a message that answers nothing");
+                }
+                let page = match message {
+                    Message::ReadResponse { data, .. } | Message::Forward { data, .. } => {
+                        Some(data)
+                    }
+                    _ => None,
+                };
+                self.carry_out(&mut actions, page);
+                self.actions = actions;
+            }
+            Err(error) => {
+                self.statistics.malformed += 1;
+                tracing::debug!(%error, "a datagram that is no message");
+            }
+        }
+        true
     }
 
     fn take_faults(&mut self) {
@@ -428,8 +437,12 @@ impl Engine {
         }
     }
 
-    /// Detaches the programs that turned out to be gone.
+    /// Detaches the programs that turned out to be gone, and tells those that can't be served.
     fn bury(&mut self) {
+        for (id, page) in self.programs.take_starved() {
+            tracing::error!(program = id.0, %page, "this host has no memory for a page that came");
+            self.notify(id, Notice::Unreachable { page });
+        }
         for id in self.programs.take_gone() {
             self.detach(id);
         }

@@ -44,6 +44,8 @@ pub(super) struct Programs {
     waiters: HashMap<Va, Vec<Waiter>>,
     /// Programs that turned out to be gone.
     gone: Vec<ProgramId>,
+    /// Programs that wait for a page for which this host has no memory.
+    starved: Vec<(ProgramId, Va)>,
     /// Faults that were read while something else was tried.
     early: Vec<(ProgramId, Fault)>,
 }
@@ -114,6 +116,11 @@ impl Programs {
         std::mem::take(&mut self.gone)
     }
 
+    /// Who waited, since the last call, for a page for which this host has no memory, and cannot go on.
+    pub(super) fn take_starved(&mut self) -> Vec<(ProgramId, Va)> {
+        std::mem::take(&mut self.starved)
+    }
+
     /// A thread waits; says for what, in the program's domain.
     pub(super) fn wait(&mut self, id: ProgramId, fault: &Fault) -> Option<(PageRequest, Access)> {
         let domain = self.programs.get(&id)?.domain;
@@ -172,7 +179,8 @@ impl Programs {
                     }
                     self.wake(id, page.page);
                 }
-                Outcome::Gone | Outcome::Unmapped | Outcome::NoPage | Outcome::Again => continue,
+                Outcome::NoMemory => self.starved.push((id, page.page)),
+                Outcome::Gone | Outcome::Unmapped | Outcome::NoPage | Outcome::Again => {}
             }
             if installed {
                 break;
@@ -197,18 +205,22 @@ impl Programs {
     }
 
     fn let_go_on(&mut self, id: ProgramId, page: Va, writable: bool) {
-        match self.resolve(id, |u| u.map(page, writable)) {
-            Outcome::Exists if writable => {
-                let _ = self.resolve(id, |u| u.unprotect(page));
+        let outcome = match self.resolve(id, |u| u.map(page, writable)) {
+            Outcome::Exists if writable => self.resolve(id, |u| u.unprotect(page)),
+            Outcome::Exists => {
+                self.wake(id, page);
+                Outcome::Done
             }
-            Outcome::Exists => self.wake(id, page),
             // A program of the domain punched it out itself (MADV_REMOVE). That reads zeros, as
             // it does of any shared memory.
             Outcome::NoPage => {
                 tracing::warn!(%page, "a program took a page out of its domain's memory");
-                let _ = self.resolve(id, |u| u.copy(page, &[0; PAGE_SIZE], writable));
+                self.resolve(id, |u| u.copy(page, &[0; PAGE_SIZE], writable))
             }
-            Outcome::Done | Outcome::Gone | Outcome::Unmapped | Outcome::Again => {}
+            outcome => outcome,
+        };
+        if outcome == Outcome::NoMemory {
+            self.starved.push((id, page));
         }
     }
 
@@ -223,7 +235,10 @@ impl Programs {
             return;
         };
         for id in domain.programs.clone() {
-            let _ = self.resolve(id, |u| u.protect(page.page));
+            // As long as it takes: what is written after the page has been given away would be lost.
+            while self.resolve(id, |u| u.protect(page.page)) == Outcome::NoMemory {
+                std::thread::yield_now();
+            }
         }
     }
 
