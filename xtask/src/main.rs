@@ -6,6 +6,7 @@ mod bpf_linker;
 mod build;
 mod debian;
 mod demo;
+mod launch;
 mod lint;
 mod object;
 mod process;
