@@ -37,7 +37,7 @@ use interrupt::Interrupt;
 pub(crate) use interrupt::Interrupted;
 use order::Order;
 use placement::{Awake, Placement, Sharing};
-use report::{Measured, Report};
+use report::{Measured, Report, Transition};
 use samples::{Quantiles, Samples};
 use transitions::{BATCH, Transitions};
 
@@ -129,7 +129,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
 /// What is measured while the system is there.
 struct System {
     userfault: Quantiles,
-    transitions: BTreeMap<String, Quantiles>,
+    transitions: BTreeMap<String, Transition>,
     strays: usize,
     evicting: Evicting,
 }
@@ -161,13 +161,21 @@ fn on(
     }
     progress("evicting");
     let evicting = eviction::measure(blades, args.evict_ms)?;
-    let Transitions { samples, strays } = transitions;
+    let Transitions {
+        samples,
+        mut agent_us,
+        strays,
+    } = transitions;
+    let transition = |(name, samples): (String, Samples)| -> Result<_> {
+        let transition = Transition {
+            times: quantiles(samples)?,
+            agent_p50_us: agent_us.remove(&name).unwrap_or(0.0),
+        };
+        Ok((name, transition))
+    };
     Ok(System {
         userfault: quantiles(userfault)?,
-        transitions: samples
-            .into_iter()
-            .map(|(name, samples)| Ok((name, quantiles(samples)?)))
-            .collect::<Result<_>>()?,
+        transitions: samples.into_iter().map(transition).collect::<Result<_>>()?,
         strays,
         evicting,
     })

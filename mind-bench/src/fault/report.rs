@@ -30,11 +30,21 @@ pub(super) struct Report {
     /// Both limits, one after the other.
     pub(super) sum_us: f64,
     /// By name, such as `i_s`.
-    pub(super) transitions: BTreeMap<String, Quantiles>,
+    pub(super) transitions: BTreeMap<String, Transition>,
     pub(super) ratios: Ratios,
     pub(super) evicting_faults_per_s: Evicting,
     /// Accesses that took another way through the directory than they should have.
     pub(super) strays: usize,
+}
+
+/// A transition's times.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Transition {
+    #[serde(flatten)]
+    pub(super) times: Quantiles,
+    /// Of the median, what the agent saw: from reading the fault to resolving it. The rest is the
+    /// kernel's, waking up the agent and the thread that faulted.
+    pub(super) agent_p50_us: f64,
 }
 
 /// What a fault cannot be faster than.
@@ -62,7 +72,7 @@ pub(super) struct Measured {
     pub(super) kept_awake: bool,
     pub(super) userfault: Quantiles,
     pub(super) network: Quantiles,
-    pub(super) transitions: BTreeMap<String, Quantiles>,
+    pub(super) transitions: BTreeMap<String, Transition>,
     pub(super) evicting: Evicting,
     pub(super) strays: usize,
 }
@@ -76,7 +86,7 @@ impl Report {
             transitions,
             ..
         } = measured;
-        let p50 = |path| transitions[&key(path)].p50_us;
+        let p50 = |path| transitions[&key(path)].times.p50_us;
         let sum_us = userfault.p50_us + network.p50_us;
         let i_s = p50(Path::InvalidToShared);
         Self {
@@ -134,7 +144,7 @@ impl Report {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING);
         table.set_header([
-            "fault", "p50 us", "p99 us", "count", "to sum", "to I->S", "bound",
+            "fault", "p50 us", "p99 us", "agent's", "count", "to sum", "to I->S", "bound",
         ]);
         let limits = &self.limits;
         let sum = self.sum_us;
@@ -153,20 +163,22 @@ impl Report {
             Some(limits.network_p99_us),
         );
         limit("sum of both", sum, None);
-        let i_s = self.transitions[&key(Path::InvalidToShared)].p50_us;
+        let i_s = self.transitions[&key(Path::InvalidToShared)].times.p50_us;
         for path in MEASURED {
-            let quantiles = self.transitions[&key(path)];
+            let transition = self.transitions[&key(path)];
+            let quantiles = transition.times;
             table.add_row([
                 path.name().to_owned(),
                 micros(quantiles.p50_us),
                 micros(quantiles.p99_us),
+                micros(transition.agent_p50_us),
                 quantiles.count.to_string(),
                 format!("{:.2}", quantiles.p50_us / sum),
                 format!("{:.2}", quantiles.p50_us / i_s),
                 bound(path).to_owned(),
             ]);
         }
-        for column in 1..=5 {
+        for column in 1..=6 {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -214,7 +226,13 @@ mod tests {
             network: quantiles(5.0),
             transitions: MEASURED
                 .into_iter()
-                .map(|path| (key(path), quantiles(p50(path))))
+                .map(|path| {
+                    let transition = Transition {
+                        times: quantiles(p50(path)),
+                        agent_p50_us: 7.0,
+                    };
+                    (key(path), transition)
+                })
                 .collect(),
             evicting: Evicting {
                 t1: 20_000.4,
@@ -271,7 +289,7 @@ mod tests {
         assert_eq!(
             words,
             [
-                "I->S", "12.0", "24.0", "5000", "1.09", "1.00", "1.5", "sums"
+                "I->S", "12.0", "24.0", "7.0", "5000", "1.09", "1.00", "1.5", "sums"
             ]
         );
         assert!(

@@ -87,6 +87,9 @@ pub(super) fn key(path: Path) -> String {
 pub(super) struct Transitions {
     /// Times by [`key`].
     pub(super) samples: BTreeMap<String, Samples>,
+    /// What the agent says that its median was, from reading the fault to resolving it; by [`key`],
+    /// in microseconds.
+    pub(super) agent_us: BTreeMap<String, f64>,
     /// Accesses that took another way than they should have.
     pub(super) strays: usize,
 }
@@ -114,7 +117,8 @@ impl Transitions {
             };
             let before = blades.report(step.blade)?.paths;
             let nanos = blades.worker(step.blade).times(&order)?;
-            let taken = taken(&before, &blades.report(step.blade)?.paths);
+            let after = blades.report(step.blade)?.paths;
+            let taken = taken(&before, &after);
             let strays = strays(&taken, step.path, batch);
             if strays * ACCESSES_PER_STRAY > batch {
                 bail!(
@@ -126,6 +130,11 @@ impl Transitions {
             }
             self.strays += strays;
             self.samples.entry(key(step.path)).or_default().add(nanos);
+            let agents = after.iter().find(|path| path.path == step.path.name());
+            if let Some(agents) = agents {
+                let micros = agents.p50_ns as f64 / 1000.0;
+                self.agent_us.insert(key(step.path), micros);
+            }
         }
         blades.unmap()
     }
