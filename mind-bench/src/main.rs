@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
-        let worker = ["bench", fault::WORKER, "--cpu=1", "userfault", "--engine=0"];
+        let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
+        let worker = ["bench", fault::WORKER].into_iter().chain(worker);
         assert!(Cli::try_parse_from(worker).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "across"]).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "over"]).is_err());

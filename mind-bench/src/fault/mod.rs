@@ -40,6 +40,7 @@ use placement::{Awake, Placement, Sharing};
 use report::{Measured, Report, Transition};
 use samples::{Quantiles, Samples};
 use transitions::{BATCH, Transitions};
+use userfault::Handler;
 
 /// The subcommand that workers are started with.
 pub(crate) const WORKER: &str = "fault-worker";
@@ -108,6 +109,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
     network.add(network::measure(&placement, exchanges, interrupt)?);
     let System {
         userfault,
+        by_process,
         transitions,
         strays,
         evicting,
@@ -119,6 +121,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
         placement: args.placement,
         kept_awake: awake.is_ok(),
         userfault,
+        by_process,
         network: quantiles(network)?,
         transitions,
         evicting,
@@ -129,6 +132,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
 /// What is measured while the system is there.
 struct System {
     userfault: Quantiles,
+    by_process: Quantiles,
     transitions: BTreeMap<String, Transition>,
     strays: usize,
     evicting: Evicting,
@@ -137,26 +141,38 @@ struct System {
 fn system(args: &Args, placement: &Placement, interrupt: &Interrupt) -> Result<System> {
     progress("bringing the testbed up");
     let mut blades = Blades::up(placement, interrupt)?;
-    let mut local = userfault::start(placement, interrupt)?;
+    let mut local = Local {
+        by_thread: userfault::start(Handler::Thread, placement, interrupt)?,
+        by_process: userfault::start(Handler::Process, placement, interrupt)?,
+    };
     let measured = on(&mut blades, &mut local, args, interrupt);
     measured.map_err(|error| blades.explained(error))
 }
 
+/// The workers whose faults are resolved locally.
+struct Local {
+    by_thread: Worker,
+    by_process: Worker,
+}
+
 fn on(
     blades: &mut Blades,
-    local: &mut Worker,
+    local: &mut Local,
     args: &Args,
     interrupt: &Interrupt,
 ) -> Result<System> {
     let mut userfault = Samples::default();
+    let mut by_process = Samples::default();
     let mut transitions = Transitions::default();
     // Round by round: whatever else the machine does hits the limit and all transitions.
     let batches: Vec<_> = batches(args.samples).collect();
     for (round, &batch) in batches.iter().enumerate() {
         progress(&format!("round {} of {}", round + 1, batches.len()));
-        userfault.add(local.times(&Order::Measure {
+        let order = Order::Measure {
             count: batch * LOCAL_PER_ACCESS,
-        })?);
+        };
+        userfault.add(local.by_thread.times(&order)?);
+        by_process.add(local.by_process.times(&order)?);
         transitions.round(blades, batch, interrupt)?;
     }
     progress("evicting");
@@ -175,6 +191,7 @@ fn on(
     };
     Ok(System {
         userfault: quantiles(userfault)?,
+        by_process: quantiles(by_process)?,
         transitions: samples.into_iter().map(transition).collect::<Result<_>>()?,
         strays,
         evicting,

@@ -53,6 +53,8 @@ pub(super) struct Limits {
     /// A fault that is resolved locally; the median.
     pub(super) userfault_us: f64,
     pub(super) userfault_p99_us: f64,
+    /// The same resolved by another process, as the system does; not part of the sum.
+    pub(super) userfault_by_process_us: f64,
     /// A request and its answer through a switch that decides nothing; the median.
     pub(super) network_us: f64,
     pub(super) network_p99_us: f64,
@@ -71,6 +73,7 @@ pub(super) struct Measured {
     pub(super) placement: Sharing,
     pub(super) kept_awake: bool,
     pub(super) userfault: Quantiles,
+    pub(super) by_process: Quantiles,
     pub(super) network: Quantiles,
     pub(super) transitions: BTreeMap<String, Transition>,
     pub(super) evicting: Evicting,
@@ -82,6 +85,7 @@ impl Report {
     pub(super) fn new(measured: Measured) -> Self {
         let Measured {
             userfault,
+            by_process,
             network,
             transitions,
             ..
@@ -95,6 +99,7 @@ impl Report {
             limits: Limits {
                 userfault_us: userfault.p50_us,
                 userfault_p99_us: userfault.p99_us,
+                userfault_by_process_us: by_process.p50_us,
                 network_us: network.p50_us,
                 network_p99_us: network.p99_us,
             },
@@ -163,6 +168,11 @@ impl Report {
             Some(limits.network_p99_us),
         );
         limit("sum of both", sum, None);
+        limit(
+            "resolved by a process",
+            limits.userfault_by_process_us,
+            None,
+        );
         let i_s = self.transitions[&key(Path::InvalidToShared)].times.p50_us;
         for path in MEASURED {
             let transition = self.transitions[&key(path)];
@@ -223,6 +233,7 @@ mod tests {
             placement: Sharing::Same,
             kept_awake: true,
             userfault: quantiles(6.0),
+            by_process: quantiles(7.0),
             network: quantiles(5.0),
             transitions: MEASURED
                 .into_iter()
@@ -283,9 +294,9 @@ mod tests {
     fn the_table_has_a_line_for_each_limit_and_transition() {
         let text = report(12.0, 24.0).text();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
-        assert_eq!(lines.len(), 1 + 3 + MEASURED.len() + 2, "{text}");
+        assert_eq!(lines.len(), 1 + 4 + MEASURED.len() + 2, "{text}");
         assert!(lines[1].starts_with("limit: resolved locally"));
-        let words: Vec<_> = lines[4].split_whitespace().collect();
+        let words: Vec<_> = lines[5].split_whitespace().collect();
         assert_eq!(
             words,
             [
@@ -293,7 +304,7 @@ mod tests {
             ]
         );
         assert!(
-            lines[11].contains("20000 by 1 thread, 30000 by 8"),
+            lines[12].contains("20000 by 1 thread, 30000 by 8"),
             "{text}"
         );
     }

@@ -13,7 +13,7 @@ use super::{
     order::{self, Answer, Order},
     placement,
     program::Program,
-    userfault::Local,
+    userfault::{Handler, Local},
 };
 
 /// What a worker is told when it is started.
@@ -30,8 +30,11 @@ pub(crate) struct Args {
 enum Role {
     /// A program on a compute blade.
     Program,
-    /// Faults that are resolved in the same process.
+    /// Faults that are resolved without asking anybody.
     Userfault {
+        /// By whom.
+        #[arg(long, value_enum)]
+        handler: Handler,
         /// Where they are resolved.
         #[arg(long)]
         engine: usize,
@@ -58,7 +61,7 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     placement::pin(args.cpu)?;
     let mut role: Box<dyn Serve> = match &args.role {
         Role::Program => Box::new(Program::attach()?),
-        Role::Userfault { engine } => Box::new(Local::new(*engine)?),
+        Role::Userfault { handler, engine } => Box::new(Local::new(*handler, *engine)?),
         Role::Network { own, server } => Box::new(Requester::bind(*own, *server)?),
     };
     tell(&Answer::Ready)?;
