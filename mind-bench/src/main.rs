@@ -1,8 +1,14 @@
 //! The benches, behind one command line. Each lives in the module of its name.
 
+mod fault;
 mod pipeline;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
+
+/// The exit code after Ctrl-C: 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
 
 /// Measures MIND on eBPF.
 #[derive(Parser)]
@@ -16,10 +22,53 @@ struct Cli {
 enum Bench {
     /// What the switch's XDP program costs per packet, by path; without any interface.
     Pipeline(pipeline::Args),
+    /// How long a remote page fault takes, by transition, beside what none can be faster than; on a
+    /// testbed of this machine.
+    Fault(fault::Args),
+    /// What the fault bench runs on each compute blade.
+    #[command(name = fault::WORKER, hide = true)]
+    FaultWorker(fault::worker::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().bench {
+fn main() -> ExitCode {
+    let result = match Cli::parse().bench {
         Bench::Pipeline(args) => pipeline::run(&args),
+        Bench::Fault(args) => {
+            tracing_subscriber::fmt()
+                .with_writer(std::io::stderr)
+                .with_max_level(tracing::Level::WARN)
+                .with_target(false)
+                .without_time()
+                .init();
+            fault::run(&args)
+        }
+        Bench::FaultWorker(args) => fault::worker::main(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(if error.is::<fault::Interrupted>() {
+                INTERRUPTED
+            } else {
+                1
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
+        let worker = ["bench", fault::WORKER].into_iter().chain(worker);
+        assert!(Cli::try_parse_from(worker).is_ok());
+        assert!(Cli::try_parse_from(["bench", "fault", "--placement", "across"]).is_ok());
+        assert!(Cli::try_parse_from(["bench", "fault", "--placement", "over"]).is_err());
     }
 }

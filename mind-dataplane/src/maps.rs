@@ -72,15 +72,13 @@ impl Maps {
             .map_err(failed(name, "write", index))
     }
 
-    /// Lets frames be redirected to the interface `ifindex`, under its own number.
-    pub(crate) fn set_device(&mut self, name: &'static str, ifindex: u32) -> Result<()> {
+    /// Lets frames be redirected to the interface `ifindex`, under the number `key`.
+    pub(crate) fn set_device(&mut self, name: &'static str, key: u32, ifindex: u32) -> Result<()> {
         let mut devices = DevMap::try_from(self.map_mut(name)?).map_err(unfit(name))?;
         devices
-            .set(ifindex, ifindex, None, 0)
+            .set(key, ifindex, None, 0)
             .map_err(|error| match error {
-                aya::maps::xdp::XdpMapError::MapError(source) => {
-                    failed(name, "write", ifindex)(source)
-                }
+                aya::maps::xdp::XdpMapError::MapError(source) => failed(name, "write", key)(source),
                 aya::maps::xdp::XdpMapError::ChainedProgramNotSupported => Error::Missing { name },
             })
     }

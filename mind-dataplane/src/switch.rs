@@ -232,7 +232,7 @@ impl Switch {
     fn set_peer(&mut self, map: &'static str, number: u32, peer: Peer) -> Result<()> {
         if peer.is_present() {
             self.check_interface(peer.ifindex)?;
-            self.maps.set_device(DEVICES, peer.ifindex)?;
+            self.maps.set_device(DEVICES, peer.ifindex, peer.ifindex)?;
         }
         self.maps.set(map, number, peer)
     }

@@ -6,6 +6,8 @@
 
 #[path = "packets/answers.rs"]
 mod answers;
+#[path = "packets/bare.rs"]
+mod bare;
 #[path = "packets/fan_out.rs"]
 mod fan_out;
 #[path = "packets/memo.rs"]
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         fan_out::CASES,
         responder::CASES,
         races::CASES,
+        bare::CASES,
     ]
     .concat();
     // SAFETY: a plain system call.

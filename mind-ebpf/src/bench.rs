@@ -1,4 +1,4 @@
-//! Programs of the bench and the tests; none of them is ever attached.
+//! Programs of the pipeline bench and the tests; none of them is ever attached.
 //!
 //! A test run repeats a program on one frame without putting back what the program changed. So
 //! the bench's program does it, from a map, and then calls the real one.
@@ -31,14 +31,6 @@ pub fn staged(ctx: &XdpContext) -> u32 {
 pub fn restored(ctx: &XdpContext) -> u32 {
     restore(ctx);
     xdp_action::XDP_PASS
-}
-
-/// Sends the frame to the device under the ingress interface's number.
-#[inline(always)]
-pub fn redirected(ctx: &XdpContext) -> u32 {
-    match maps::DEVICES.redirect(ctx.ingress_ifindex() as u32, 0) {
-        Ok(action) | Err(action) => action,
-    }
 }
 
 /// Tags the frame as the kernel does on its way from XDP to TC, then runs the TC program under

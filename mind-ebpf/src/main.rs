@@ -14,6 +14,7 @@
 )]
 
 mod atomics;
+mod bare;
 mod bench;
 mod decision;
 mod fan_out;
@@ -56,11 +57,19 @@ pub fn mind_floor(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
 }
 
-/// Redirects every frame. The bench's other limit: what a switch costs that decides nothing.
+/// Redirects every frame. A limit of both benches: what a switch costs that decides nothing.
 #[xdp(frags)]
 #[inline(always)]
 pub fn mind_bare_redirect(ctx: XdpContext) -> u32 {
-    bench::redirected(&ctx)
+    bare::redirected(&ctx)
+}
+
+/// Answers every READ with the same page. A limit of the fault bench: what memory costs that decides
+/// nothing.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_bare_answer(ctx: XdpContext) -> u32 {
+    bare::answered(&ctx)
 }
 
 /// The bench: puts back what a run changes, and runs the switch's program.

@@ -1,36 +1,20 @@
-//! `cargo xtask bench`: builds the eBPF object and the benches, optimized, and runs one of them.
+//! `cargo xtask bench`: builds the eBPF object, the daemons and the benches, optimized, and becomes one of the benches.
 
 use std::ffi::OsString;
 
 use anyhow::Result;
 
-use crate::object;
-use crate::process;
-use crate::setup;
+use crate::launch::launch;
 
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which bench, and its own arguments: `pipeline [--json]`; `--help` lists them.
+    /// Which bench, and its own arguments: `pipeline [--json]`, `fault [--json]`; `--help` lists them.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
 
-/// Runs `cargo xtask bench`.
+/// Runs `cargo xtask bench`. Does not return if all goes well.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let tools = setup::ensure()?;
-    object::build(&tools)?;
-
-    let mut cargo = object::host_cargo();
-    cargo
-        .args([
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "mind-bench",
-            "--",
-        ])
-        .args(&args.args);
-    process::run(&mut cargo)
+    launch("mind-bench", &args.args)
 }

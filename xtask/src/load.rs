@@ -1,13 +1,12 @@
-//! `cargo xtask build-and-load`: builds the data plane and the controller, optimized, and becomes the controller, which
+//! `cargo xtask build-and-load`: builds the data plane and the daemons, optimized, and becomes the controller, which
 //! loads the data plane on this host's interfaces.
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::iter;
 
 use anyhow::Result;
 
-use crate::process;
-use crate::release;
+use crate::launch::launch;
 
 /// What `cargo xtask build-and-load` takes.
 #[derive(clap::Args)]
@@ -19,7 +18,8 @@ pub(crate) struct Args {
 
 /// Runs `cargo xtask build-and-load`. Does not return if all goes well: signals are for the controller, which unloads.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let program = release::build(&["mind-ctl"], "mind-ctl")?;
-    let mut command = Command::new(program);
-    Err(process::exec(command.arg("serve").args(&args.args)))
+    let args: Vec<_> = iter::once("serve".into())
+        .chain(args.args.iter().cloned())
+        .collect();
+    launch("mind-ctl", &args)
 }

@@ -233,7 +233,12 @@ fn refused(name: &'static str) -> impl FnOnce(aya::programs::ProgramError) -> Er
     }
 }
 
-fn run_xdp(name: &'static str, xdp: &Xdp, ifindex: u32, frame: &[u8]) -> Result<(XdpAction, Seen)> {
+pub(super) fn run_xdp(
+    name: &'static str,
+    xdp: &Xdp,
+    ifindex: u32,
+    frame: &[u8],
+) -> Result<(XdpAction, Seen)> {
     let context = xdp_md(ifindex, frame);
     let mut output = vec![0; OUTPUT];
     let options = TestRunOptions {

@@ -1,8 +1,9 @@
-//! Optimized builds of programs that run the system: the eBPF object first, then the host's programs, side by side in
-//! one folder, where they find each other.
+//! Builds the daemons and a program that runs them, optimized, and becomes that program: the demo, a bench, the
+//! controller.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
@@ -10,8 +11,12 @@ use crate::object;
 use crate::process;
 use crate::setup;
 
-/// Builds the eBPF object and `packages`, and says where the program called `name` is.
-pub(crate) fn build(packages: &[&str], name: &str) -> Result<PathBuf> {
+/// The daemons. Programs look for them beside themselves.
+const DAEMONS: [&str; 2] = ["mind-blade", "mind-ctl"];
+
+/// Builds the eBPF object, the daemons and the package `name`, and becomes its program, with `args`. Does not return
+/// if all goes well: signals are for the program, which cleans up.
+pub(crate) fn launch(name: &str, args: &[OsString]) -> Result<()> {
     let tools = setup::ensure()?;
     object::build(&tools)?;
 
@@ -21,12 +26,17 @@ pub(crate) fn build(packages: &[&str], name: &str) -> Result<PathBuf> {
         "--release",
         "--message-format=json-render-diagnostics",
     ]);
-    for package in packages {
+    for package in DAEMONS
+        .into_iter()
+        .filter(|daemon| *daemon != name)
+        .chain([name])
+    {
         cargo.args(["--package", package]);
     }
     let messages = process::run_for_stdout(cargo.stdin(Stdio::null()))?;
-    executable(&messages, name)
-        .with_context(|| format!("cargo built {name} and does not say where it is"))
+    let program = executable(&messages, name)
+        .with_context(|| format!("cargo built {name} and does not say where it is"))?;
+    Err(process::exec(Command::new(program).args(args)))
 }
 
 /// Where the program called `name` is, from what cargo says about a build in JSON.

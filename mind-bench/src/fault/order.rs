@@ -1,0 +1,140 @@
+//! What the bench and its workers say to each other: a line of JSON each way, an answer to every
+//! order. The end of a worker's stdin tells it to leave.
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+
+/// The protection domain of the workers on blades.
+pub(super) const DOMAIN: &str = "fault-bench";
+
+/// What a thread does with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Access {
+    /// Load a word of it.
+    Read,
+    /// Store a word into it.
+    Write,
+}
+
+/// What a worker is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Measure so many of what this worker measures: a limit.
+    Measure {
+        /// How many.
+        count: usize,
+    },
+    /// Allocate memory for all workers on blades.
+    Map {
+        /// Bytes.
+        length: u64,
+    },
+    /// Free what it allocated.
+    Unmap,
+    /// Access one page after the other, and time each access.
+    Touch {
+        /// The first one's address.
+        first: u64,
+        /// From one page to the next, in bytes.
+        stride: u64,
+        /// How many pages.
+        count: usize,
+        /// What to do with each.
+        access: Access,
+    },
+    /// Access pages at random, by several threads at once, every other access a store.
+    Roam {
+        /// The first page's address.
+        first: u64,
+        /// How many pages.
+        pages: u64,
+        /// Threads.
+        threads: u64,
+        /// How long, in milliseconds.
+        millis: u64,
+    },
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// It is ready for orders.
+    Ready,
+    /// [`Order::Map`]: where the memory is.
+    Mapped {
+        /// Its first address.
+        first: u64,
+    },
+    /// [`Order::Unmap`] is done.
+    Unmapped,
+    /// [`Order::Measure`], [`Order::Touch`]: how long each took, in nanoseconds.
+    Times {
+        /// In order.
+        nanos: Vec<u64>,
+    },
+    /// [`Order::Roam`] is done.
+    Roamed {
+        /// How long it took, in nanoseconds.
+        nanos: u64,
+    },
+}
+
+/// Sends a line of JSON.
+pub(super) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Receives a line of JSON; `None` at the end.
+pub(super) fn receive<T: for<'a> Deserialize<'a>>(
+    from: &mut impl BufRead,
+) -> io::Result<Option<T>> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    serde_json::from_str(&line).map(Some).map_err(|error| {
+        let text = format!("unexpected message `{}`: {error}", line.trim_end());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_received() {
+        let orders = [
+            Order::Map { length: 1 << 20 },
+            Order::Touch {
+                first: 1 << 44,
+                stride: 1 << 14,
+                count: 250,
+                access: Access::Write,
+            },
+            Order::Unmap,
+        ];
+        let mut bytes = Vec::new();
+        for order in &orders {
+            send(&mut bytes, order).expect("a vector takes everything");
+        }
+        let mut from = bytes.as_slice();
+        for order in orders {
+            assert_eq!(receive(&mut from).expect("it was sent"), Some(order));
+        }
+        assert_eq!(receive::<Order>(&mut from).expect("an end is none"), None);
+    }
+
+    #[test]
+    fn what_is_no_message_is_shown() {
+        let error = receive::<Answer>(&mut &b"Bus error\n"[..]).expect_err("it is none");
+        assert!(error.to_string().contains("`Bus error`"), "{error}");
+    }
+}

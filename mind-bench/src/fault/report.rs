@@ -1,0 +1,311 @@
+//! What the bench says: limits, transitions, faults while pages are evicted; and whether bounds are
+//! kept.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use mind_common::directory::Path;
+use serde::Serialize;
+
+use super::{
+    eviction::Evicting,
+    placement::Sharing,
+    samples::Quantiles,
+    transitions::{MEASURED, key},
+};
+
+/// The most that I->S may take, in sums of the limits.
+const I_S_BOUND: f64 = 1.5;
+/// The most that M->S and M->M may take, in times of I->S.
+const M_BOUND: f64 = 2.5;
+
+/// The bench's answer. The keys are part of its interface.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Who shares a processor.
+    pub(super) placement: Sharing,
+    /// Whether the processors were kept from sleeping.
+    pub(super) kept_awake: bool,
+    pub(super) limits: Limits,
+    /// Both limits, one after the other.
+    pub(super) sum_us: f64,
+    /// By name, such as `i_s`.
+    pub(super) transitions: BTreeMap<String, Transition>,
+    pub(super) ratios: Ratios,
+    pub(super) evicting_faults_per_s: Evicting,
+    /// Accesses that took another way through the directory than they should have.
+    pub(super) strays: usize,
+}
+
+/// A transition's times.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Transition {
+    #[serde(flatten)]
+    pub(super) times: Quantiles,
+    /// Of the median, what the agent saw: from reading the fault to resolving it. The rest is the
+    /// kernel's, waking up the agent and the thread that faulted.
+    pub(super) agent_p50_us: f64,
+}
+
+/// What a fault cannot be faster than.
+#[derive(Debug, Serialize)]
+pub(super) struct Limits {
+    /// A fault that is resolved locally; the median.
+    pub(super) userfault_us: f64,
+    pub(super) userfault_p99_us: f64,
+    /// The same resolved by another process, as the system does; not part of the sum.
+    pub(super) userfault_by_process_us: f64,
+    /// A request and its answer through a switch that decides nothing; the median.
+    pub(super) network_us: f64,
+    pub(super) network_p99_us: f64,
+}
+
+/// Medians against each other.
+#[derive(Debug, Serialize)]
+pub(super) struct Ratios {
+    i_s_to_sum: f64,
+    m_s_to_i_s: f64,
+    m_m_to_i_s: f64,
+}
+
+/// What was measured.
+pub(super) struct Measured {
+    pub(super) placement: Sharing,
+    pub(super) kept_awake: bool,
+    pub(super) userfault: Quantiles,
+    pub(super) by_process: Quantiles,
+    pub(super) network: Quantiles,
+    pub(super) transitions: BTreeMap<String, Transition>,
+    pub(super) evicting: Evicting,
+    pub(super) strays: usize,
+}
+
+impl Report {
+    /// The report of what was measured: all transitions.
+    pub(super) fn new(measured: Measured) -> Self {
+        let Measured {
+            userfault,
+            by_process,
+            network,
+            transitions,
+            ..
+        } = measured;
+        let p50 = |path| transitions[&key(path)].times.p50_us;
+        let sum_us = userfault.p50_us + network.p50_us;
+        let i_s = p50(Path::InvalidToShared);
+        Self {
+            placement: measured.placement,
+            kept_awake: measured.kept_awake,
+            limits: Limits {
+                userfault_us: userfault.p50_us,
+                userfault_p99_us: userfault.p99_us,
+                userfault_by_process_us: by_process.p50_us,
+                network_us: network.p50_us,
+                network_p99_us: network.p99_us,
+            },
+            sum_us,
+            ratios: Ratios {
+                i_s_to_sum: i_s / sum_us,
+                m_s_to_i_s: p50(Path::ModifiedToShared) / i_s,
+                m_m_to_i_s: p50(Path::ModifiedToModified) / i_s,
+            },
+            evicting_faults_per_s: measured.evicting,
+            strays: measured.strays,
+            transitions,
+        }
+    }
+
+    /// The bounds that are exceeded, one sentence each.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let Ratios {
+            i_s_to_sum,
+            m_s_to_i_s,
+            m_m_to_i_s,
+        } = self.ratios;
+        let bounds = [
+            ("I->S", i_s_to_sum, I_S_BOUND, "the sum of the limits"),
+            ("M->S", m_s_to_i_s, M_BOUND, "I->S"),
+            ("M->M", m_m_to_i_s, M_BOUND, "I->S"),
+        ];
+        bounds
+            .into_iter()
+            .filter(|(_, ratio, bound, _)| ratio > bound)
+            .map(|(name, ratio, bound, of)| {
+                format!("{name} takes {ratio:.2} times as long as {of}, more than {bound}")
+            })
+            .collect()
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let Evicting { t1, t8 } = self.evicting_faults_per_s;
+        format!(
+            "{}\n\nfaults per second while pages are evicted: {t1:.0} by 1 thread, {t8:.0} by 8",
+            self.table()
+        )
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header([
+            "fault", "p50 us", "p99 us", "agent's", "count", "to sum", "to I->S", "bound",
+        ]);
+        let limits = &self.limits;
+        let sum = self.sum_us;
+        let mut limit = |name: &str, p50: f64, p99: Option<f64>| {
+            let p99 = p99.map_or(String::new(), micros);
+            table.add_row([name.to_owned(), micros(p50), p99]);
+        };
+        limit(
+            "limit: resolved locally",
+            limits.userfault_us,
+            Some(limits.userfault_p99_us),
+        );
+        limit(
+            "limit: bare exchange",
+            limits.network_us,
+            Some(limits.network_p99_us),
+        );
+        limit("sum of both", sum, None);
+        limit(
+            "resolved by a process",
+            limits.userfault_by_process_us,
+            None,
+        );
+        let i_s = self.transitions[&key(Path::InvalidToShared)].times.p50_us;
+        for path in MEASURED {
+            let transition = self.transitions[&key(path)];
+            let quantiles = transition.times;
+            table.add_row([
+                path.name().to_owned(),
+                micros(quantiles.p50_us),
+                micros(quantiles.p99_us),
+                micros(transition.agent_p50_us),
+                quantiles.count.to_string(),
+                format!("{:.2}", quantiles.p50_us / sum),
+                format!("{:.2}", quantiles.p50_us / i_s),
+                bound(path).to_owned(),
+            ]);
+        }
+        for column in 1..=6 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table
+    }
+}
+
+fn micros(micros: f64) -> String {
+    format!("{micros:.1}")
+}
+
+fn bound(path: Path) -> String {
+    match path {
+        Path::InvalidToShared => format!("{I_S_BOUND} sums"),
+        Path::ModifiedToShared | Path::ModifiedToModified => format!("{M_BOUND} I->S"),
+        Path::SharedToShared | Path::InvalidToModified | Path::SharedToModified | Path::Owned => {
+            String::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quantiles(p50_us: f64) -> Quantiles {
+        Quantiles {
+            p50_us,
+            p99_us: 2.0 * p50_us,
+            count: 5000,
+        }
+    }
+
+    fn report(i_s: f64, m_s: f64) -> Report {
+        let p50 = |path| match path {
+            Path::InvalidToShared => i_s,
+            Path::ModifiedToShared => m_s,
+            _ => 20.0,
+        };
+        Report::new(Measured {
+            placement: Sharing::Same,
+            kept_awake: true,
+            userfault: quantiles(6.0),
+            by_process: quantiles(7.0),
+            network: quantiles(5.0),
+            transitions: MEASURED
+                .into_iter()
+                .map(|path| {
+                    let transition = Transition {
+                        times: quantiles(p50(path)),
+                        agent_p50_us: 7.0,
+                    };
+                    (key(path), transition)
+                })
+                .collect(),
+            evicting: Evicting {
+                t1: 20_000.4,
+                t8: 30_000.0,
+            },
+            strays: 0,
+        })
+    }
+
+    #[test]
+    fn keys_are_those_that_the_bench_promises() {
+        let json = serde_json::to_value(report(12.0, 24.0)).expect("it is plain data");
+        for key in ["/limits/userfault_us", "/limits/network_us", "/sum_us"] {
+            assert!(
+                json.pointer(key).is_some_and(|value| value.is_f64()),
+                "{key}"
+            );
+        }
+        for name in ["i_s", "s_s", "i_m", "s_m", "m_s", "m_m"] {
+            let of = |key| json.pointer(&format!("/transitions/{name}/{key}"));
+            assert!(of("p50_us").is_some_and(|value| value.is_f64()), "{name}");
+            assert!(of("p99_us").is_some_and(|value| value.is_f64()), "{name}");
+            assert!(of("count").is_some_and(|value| value.is_u64()), "{name}");
+        }
+        for threads in ["t1", "t8"] {
+            let rate = json.pointer(&format!("/evicting_faults_per_s/{threads}"));
+            assert!(rate.is_some_and(|value| value.is_f64()), "{threads}");
+        }
+    }
+
+    #[test]
+    fn bounds_that_are_kept_are_not_mentioned() {
+        let report = report(12.0, 24.0);
+        assert_eq!(report.sum_us, 11.0);
+        assert_eq!(report.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn bounds_that_are_exceeded_are_named() {
+        let expected = [
+            "I->S takes 1.82 times as long as the sum of the limits, more than 1.5",
+            "M->S takes 3.00 times as long as I->S, more than 2.5",
+        ];
+        assert_eq!(report(20.0, 60.0).complaints(), expected);
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_limit_and_transition() {
+        let text = report(12.0, 24.0).text();
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        assert_eq!(lines.len(), 1 + 4 + MEASURED.len() + 2, "{text}");
+        assert!(lines[1].starts_with("limit: resolved locally"));
+        let words: Vec<_> = lines[5].split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "I->S", "12.0", "24.0", "7.0", "5000", "1.09", "1.00", "1.5", "sums"
+            ]
+        );
+        assert!(
+            lines[12].contains("20000 by 1 thread, 30000 by 8"),
+            "{text}"
+        );
+    }
+}
