@@ -163,9 +163,9 @@ impl Programs {
 
     /// Puts a page that came into the domain's memory, and lets those go on who wait for it.
     pub(super) fn install(&mut self, page: PageRequest, data: &Page, writable: bool) {
-        let mut waiting = ids(&self.take_waiters(page)).into_iter();
+        let mut waiting = programs_of(&self.take_waiters(page)).into_iter();
         let mut installed = false;
-        for id in waiting.by_ref() {
+        for Waiting { id, .. } in waiting.by_ref() {
             let outcome = self.resolve(id, |u| u.copy(page.page, data, writable));
             match outcome {
                 Outcome::Done => installed = true,
@@ -192,19 +192,23 @@ impl Programs {
         {
             tracing::error!(page = %page.page, %error, "a page was not kept");
         }
-        for id in waiting {
-            self.let_go_on(id, page.page, writable);
+        for waiting in waiting {
+            self.let_go_on(waiting, page.page, writable);
         }
     }
 
     /// Lets those go on who wait for a page that is in the domain's memory.
     pub(super) fn map(&mut self, page: PageRequest, writable: bool) {
-        for id in ids(&self.take_waiters(page)) {
-            self.let_go_on(id, page.page, writable);
+        for waiting in programs_of(&self.take_waiters(page)) {
+            self.let_go_on(waiting, page.page, writable);
         }
     }
 
-    fn let_go_on(&mut self, id: ProgramId, page: Va, writable: bool) {
+    fn let_go_on(&mut self, Waiting { id, is_mapped }: Waiting, page: Va, writable: bool) {
+        // Where the page has been taken from the program since, its threads fault again.
+        if is_mapped && writable && self.resolve(id, |u| u.unprotect(page)) == Outcome::Done {
+            return;
+        }
         let outcome = match self.resolve(id, |u| u.map(page, writable)) {
             Outcome::Exists if writable => self.resolve(id, |u| u.unprotect(page)),
             Outcome::Exists => {
@@ -293,13 +297,28 @@ fn read(program: &Program, id: ProgramId, faults: &mut Vec<(ProgramId, Fault)>) 
     faults.extend(read.into_iter().map(|fault| (id, fault)));
 }
 
+/// A program with threads that wait for a page.
+struct Waiting {
+    id: ProgramId,
+    /// Whether it has the page, and lacks the permission to write.
+    is_mapped: bool,
+}
+
 /// The programs of waiters, each once, in order.
-fn ids(waiters: &[Waiter]) -> Vec<ProgramId> {
-    let mut ids: Vec<ProgramId> = Vec::with_capacity(waiters.len());
+fn programs_of(waiters: &[Waiter]) -> Vec<Waiting> {
+    let mut programs: Vec<Waiting> = Vec::with_capacity(waiters.len());
     for waiter in waiters {
-        if !ids.contains(&waiter.program) {
-            ids.push(waiter.program);
+        let is_mapped = waiter.kind == Kind::Protected;
+        match programs
+            .iter_mut()
+            .find(|waiting| waiting.id == waiter.program)
+        {
+            Some(waiting) => waiting.is_mapped |= is_mapped,
+            None => programs.push(Waiting {
+                id: waiter.program,
+                is_mapped,
+            }),
         }
     }
-    ids
+    programs
 }
