@@ -9,7 +9,9 @@ mod demo;
 mod lint;
 mod object;
 mod process;
+mod release;
 mod setup;
+mod soak;
 mod test;
 mod toolchain;
 mod vm;
@@ -38,6 +40,10 @@ enum Command {
     /// Build everything, optimized, and run PageRank over one graph in shared memory on a testbed; shows what it cost.
     #[command(disable_help_flag = true)]
     Demo(demo::Args),
+    /// Build everything, optimized, and run blades at full speed for minutes, every path of the switch taken and every
+    /// byte checked; fails if anything is wrong, missing or left.
+    #[command(disable_help_flag = true)]
+    Soak(soak::Args),
     /// Build everything and run all tests.
     Test(test::Args),
     /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
@@ -52,6 +58,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Lint => lint::run(),
         Command::Demo(args) => demo::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
         Command::Bench(args) => bench::run(&args),
