@@ -24,6 +24,11 @@ impl Area {
         Self { words }
     }
 
+    /// These words; whole pages.
+    pub const fn of(words: &'static [AtomicU64]) -> Self {
+        Self { words }
+    }
+
     /// How many pages there are.
     pub fn pages(self) -> usize {
         self.words.len() / WORDS

@@ -29,7 +29,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Starts them, with so many threads for each kind of work, and waits until all have their memory.
+    /// Starts them, with so many times the threads of each kind of work, and waits until all have their memory.
     ///
     /// # Errors
     ///

@@ -109,8 +109,9 @@ fn send(cast: &Cast, doors: &Doors, rate: f64, stopped: &Receiver<()>) -> Result
     loop {
         let due = (begin.elapsed().as_secs_f64() * rate) as u64 + 1;
         // What could not be sent in time is made good later, in bounded bursts.
-        for _ in series..due.min(series + MOST) {
-            if series % OPENING == 0 {
+        let until = due.min(series + MOST);
+        while series < until {
+            if series.is_multiple_of(OPENING) {
                 doors.send(&cast.opening(), &mut sent)?;
             }
             series += 1;

@@ -44,7 +44,7 @@ struct Soak {
     /// How often every path must be taken in ten minutes or more; fewer in less.
     #[arg(long, value_name = "N", default_value_t = ways::FULL)]
     paths: u64,
-    /// Threads for each kind of work on each blade.
+    /// By how much to multiply the threads on each blade, one or more for each kind of work.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..=16))]
     threads: u8,
 }

@@ -43,7 +43,7 @@ pub struct Options {
     pub time: Duration,
     /// How often each path must be taken.
     pub least: u64,
-    /// Threads for each kind of work on each blade.
+    /// By how much to multiply the threads on each blade.
     pub threads: usize,
 }
 
@@ -64,6 +64,8 @@ impl Options {
 ///
 /// Whatever kept it from running to its end; what was wrong meanwhile is in the report.
 pub fn run(options: &Options, signals: &Signals) -> Result<Report> {
+    // What waits to be written holds more than its pages.
+    rustix::fs::sync();
     let before = Machine {
         memory: Memory::now()?,
         objects: KernelObjects::now(),
@@ -154,11 +156,11 @@ fn on_testbed(
     let done = crew.stop()?;
     let time = begin.elapsed();
     signals.check()?;
+    // Looking at all memory makes packets, too, but is no load.
+    let counts = counters.read(&bed.status()?)?;
     step("looking at all memory from each blade");
     crew.verify(&crew::total(&done))?;
 
-    // While the workers are still there: with them goes their memory.
-    let counts = counters.read(&bed.status()?)?;
     let mut agents = Vec::new();
     for blade in (0..BLADES)
         .map(|number| format!("c{number}"))
@@ -258,6 +260,7 @@ fn note(log: &mut KernelLog, complaints: &mut Vec<String>) -> Result<()> {
 
 /// The machine once the kernel has given back what it frees later, or when it had time enough for it.
 fn settled(before: &Machine, signals: &Signals) -> Result<Machine> {
+    rustix::fs::sync();
     let begin = Instant::now();
     loop {
         let after = Machine {

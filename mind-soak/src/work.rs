@@ -52,6 +52,15 @@ impl Work {
         Self::Churn,
     ];
 
+    /// How many threads of a blade do it. More of them read the board: only a page that several blades share takes the
+    /// way through TC, and it takes many reads to get there.
+    pub const fn threads(self) -> usize {
+        match self {
+            Self::Board => 4,
+            Self::Lanes | Self::Tickets | Self::Sweep | Self::Locked | Self::Churn => 1,
+        }
+    }
+
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -172,6 +181,8 @@ fn pattern(page: usize, word: usize, version: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use mind_e2e::area::WORDS;
+
     use super::*;
 
     #[test]
@@ -180,6 +191,108 @@ mod tests {
         assert_ne!(pattern(7, 3, 1), pattern(7, 3, 2));
         assert_ne!(pattern(7, 3, 1), pattern(7, 4, 1));
         assert_ne!(pattern(7, 3, 1), pattern(8, 3, 1));
+    }
+
+    /// Private memory that is never given back: a test's end is near.
+    fn area(pages: usize) -> Area {
+        let words: Vec<_> = (0..pages * WORDS).map(|_| AtomicU64::new(0)).collect();
+        Area::of(words.leak())
+    }
+
+    type Run = fn(Area, &mut Turn<'_>) -> Result<()>;
+    type Check = fn(Area) -> Result<u64>;
+
+    /// What works on an area, and how it is checked.
+    const ALL: [(&str, Run, Check); 5] = [
+        ("lanes", lanes::run, |area| Ok(lanes::sum(area))),
+        ("tickets", tickets::run, |area| Ok(tickets::sum(area))),
+        ("board", board::run, board::check),
+        ("sweep", sweep::run, sweep::check),
+        ("locked", locked::run, locked::check),
+    ];
+
+    /// So many threads work on `area` until they have done `operations`, or one of them has found something wrong.
+    fn work(of: usize, run: Run, area: Area, until: u64) -> Result<u64> {
+        let (stop, operations) = (&AtomicBool::new(false), &AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..of)
+                .map(|number| {
+                    scope.spawn(move || -> Result<u64> {
+                        let mut turn = Turn {
+                            number,
+                            of,
+                            stop,
+                            operations,
+                            steps: 0,
+                            random: fastrand::Rng::with_seed(number as u64),
+                        };
+                        let result = run(area, &mut turn);
+                        if result.is_err() {
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                        result.map(|()| turn.steps)
+                    })
+                })
+                .collect();
+            while operations.load(Ordering::Relaxed) < until && !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        })
+    }
+
+    #[test]
+    fn what_was_done_to_sound_memory_is_found_there() {
+        for (name, run, check) in ALL {
+            let area = area(32);
+            let done = work(4, run, area, 20_000).unwrap();
+            assert!(done > 0);
+            assert_eq!(check(area).unwrap(), done, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_lost_is_found() {
+        for (name, run, check) in ALL {
+            let area = area(16);
+            let done = work(4, run, area, 5_000).unwrap();
+            // Page 3 as it was: nothing was ever written back.
+            for word in area.page(3) {
+                word.store(0, Ordering::Relaxed);
+            }
+            assert_ne!(check(area).unwrap(), done, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_old_in_part_is_found() {
+        for (name, run, check) in ALL.into_iter().skip(2) {
+            let area = area(16);
+            work(4, run, area, 5_000).unwrap();
+            for page in 0..area.pages() {
+                for word in &area.page(page)[WORDS / 2..] {
+                    word.store(0, Ordering::Relaxed);
+                }
+            }
+            let error = check(area).unwrap_err().to_string();
+            assert!(error.starts_with("at 0x"), "{name}: {error}");
+            assert!(error.ends_with(", found 0x0"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_thread_finds_that_its_own_write_is_gone() {
+        // Written by somebody else before it begins: as good as a lost write.
+        let area = area(16);
+        for page in 0..area.pages() {
+            area.word(page, 0).store(77, Ordering::Relaxed);
+        }
+        let error = work(1, lanes::run, area, u64::MAX).unwrap_err().to_string();
+        assert!(error.contains("expected 0x0, found 0x4d"), "{error}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Args {
     /// Its number among the workers.
     #[arg(long)]
     number: usize,
-    /// Threads for each kind of work.
+    /// By how much to multiply the threads of each kind of work.
     #[arg(long)]
     threads: usize,
 }
@@ -86,11 +86,12 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for work in Work::ALL {
-            for thread in 0..args.threads {
-                let number = args.number * args.threads + thread;
+            let count = args.threads * work.threads();
+            for thread in 0..count {
+                let number = args.number * count + thread;
                 let turn = Turn {
                     number,
-                    of: BLADES * args.threads,
+                    of: BLADES * count,
                     stop: &stop,
                     operations: &operations,
                     steps: 0,
