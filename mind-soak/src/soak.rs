@@ -27,7 +27,7 @@ const COMPUTE: u8 = BLADES as u8 + 2;
 
 /// How many times the load is looked at, if the looks are neither closer nor further apart than these bounds.
 const LOOKS: u32 = 60;
-const CLOSEST: Duration = Duration::from_millis(500);
+const CLOSEST: Duration = Duration::from_secs(1);
 const FURTHEST: Duration = Duration::from_secs(5);
 
 /// How long the controller may take to see that a blade is gone, and the kernel to give back what it frees later (after

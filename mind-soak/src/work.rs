@@ -85,8 +85,10 @@ pub struct Turn<'a> {
     pub stop: &'a AtomicBool,
     /// Operations of all threads of the process so far.
     pub operations: &'a AtomicU64,
-    /// Steps of this thread.
+    /// Steps of this thread; in the end, those that have left something to be found.
     pub steps: u64,
+    /// Steps that have left nothing: reads.
+    pub reads: u64,
     /// What it chooses by.
     pub random: fastrand::Rng,
 }
@@ -115,12 +117,12 @@ impl Turn<'_> {
     }
 }
 
-/// Does `work` until it is time to stop; the operations done.
+/// Does `work` until it is time to stop; the steps that have left something to be found, and those that have not.
 ///
 /// # Errors
 ///
 /// What was seen that must not be.
-pub fn run(work: Work, areas: Areas, process: &Process, mut turn: Turn<'_>) -> Result<u64> {
+pub fn run(work: Work, areas: Areas, process: &Process, mut turn: Turn<'_>) -> Result<(u64, u64)> {
     match work {
         Work::Lanes => lanes::run(areas.of(Part::Lanes), &mut turn)?,
         Work::Tickets => tickets::run(areas.of(Part::Tickets), &mut turn)?,
@@ -129,7 +131,7 @@ pub fn run(work: Work, areas: Areas, process: &Process, mut turn: Turn<'_>) -> R
         Work::Locked => locked::run(areas.of(Part::Locked), &mut turn)?,
         Work::Churn => churn::run(process, &mut turn)?,
     }
-    Ok(turn.steps)
+    Ok((turn.steps, turn.reads))
 }
 
 /// Looks at all shared memory, all threads having stopped after they had done `total`.
@@ -224,6 +226,7 @@ mod tests {
                             stop,
                             operations,
                             steps: 0,
+                            reads: 0,
                             random: fastrand::Rng::with_seed(number as u64),
                         };
                         let result = run(area, &mut turn);
@@ -259,7 +262,7 @@ mod tests {
     fn a_write_that_is_lost_is_found() {
         for (name, run, check) in ALL {
             let area = area(16);
-            let done = work(4, run, area, 5_000).unwrap();
+            let done = work(1, run, area, 5_000).unwrap();
             // Page 3 as it was: nothing was ever written back.
             for word in area.page(3) {
                 word.store(0, Ordering::Relaxed);
@@ -272,7 +275,7 @@ mod tests {
     fn a_page_that_is_old_in_part_is_found() {
         for (name, run, check) in ALL.into_iter().skip(2) {
             let area = area(16);
-            work(4, run, area, 5_000).unwrap();
+            work(1, run, area, 5_000).unwrap();
             for page in 0..area.pages() {
                 for word in &area.page(page)[WORDS / 2..] {
                     word.store(0, Ordering::Relaxed);
@@ -304,6 +307,7 @@ mod tests {
             stop: &stop,
             operations: &operations,
             steps: 0,
+            reads: 0,
             random: fastrand::Rng::with_seed(0),
         };
         for step in 0..200 {

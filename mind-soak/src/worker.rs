@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How often a worker says how far it is.
-const REPORT: Duration = Duration::from_secs(1);
+const REPORT: Duration = Duration::from_millis(200);
 
 /// The exit code of a process whose soak is gone.
 const ORPHANED: i32 = 3;
@@ -95,6 +95,7 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
                     stop: &stop,
                     operations: &operations,
                     steps: 0,
+                    reads: 0,
                     random: fastrand::Rng::with_seed(number as u64 * 100 + work as u64),
                 };
                 let thread = scope.spawn(move || {
@@ -124,8 +125,12 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
         stop.store(true, Ordering::Relaxed);
         let mut done = Done::new();
         for (work, thread) in threads {
-            let steps = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
-            *done.entry(work.name().to_owned()).or_default() += steps.unwrap_or_default();
+            let result = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+            let (steps, reads) = result.unwrap_or_default();
+            *done.entry(work.name().to_owned()).or_default() += steps;
+            if reads > 0 {
+                *done.entry(format!("{} reads", work.name())).or_default() += reads;
+            }
         }
         result.map(|()| done)
     })

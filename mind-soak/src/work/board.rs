@@ -47,7 +47,7 @@ pub(super) fn run(area: Area, turn: &mut Turn<'_>) -> Result<()> {
             }
         }
     }
-    // What counts in the end is what was written.
+    turn.reads = turn.steps - written;
     turn.steps = written;
     Ok(())
 }
