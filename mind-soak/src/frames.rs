@@ -83,8 +83,6 @@ const NO_DOMAIN: DomainId = DomainId(0x00ff_fff0);
 const EXPERIMENTAL: [u8; 2] = 0x88b5_u16.to_be_bytes();
 /// Where the EtherType is in a frame.
 const ETHERTYPE: usize = 12;
-/// Where the source address is in an IPv4 header.
-const SOURCE: usize = 12;
 
 static ZEROS: Page = [0; PAGE_SIZE];
 
@@ -268,12 +266,6 @@ impl Cast {
     }
 }
 
-/// Who the frame says that it comes from, in IPv4.
-pub fn source(packet: &Packet) -> [u8; 4] {
-    let at = 14 + SOURCE;
-    std::array::from_fn(|byte| packet.bytes()[at + byte])
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -283,6 +275,12 @@ mod tests {
         inject::PAGES,
         ways::{self, Way},
     };
+
+    /// Who the frame says that it comes from, in IPv4.
+    fn source(packet: &Packet) -> [u8; 4] {
+        const SOURCE: usize = 14 + 12;
+        std::array::from_fn(|byte| packet.bytes()[SOURCE + byte])
+    }
 
     fn cast() -> Cast {
         Cast {

@@ -17,6 +17,10 @@ pub const KEPT_BOUND: u64 = 64 << 20;
 /// How much more slab that cannot be reclaimed there may be. Four million packets that lose 8 bytes each are found.
 pub const SLAB_BOUND: u64 = 32 << 20;
 
+/// How much the daemons may grow while the load runs. They reserve what their caches take when they begin, so what they
+/// still gain is what they forget.
+pub const DAEMONS_BOUND: u64 = 32 << 20;
+
 /// The kernel's figures at a moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -92,6 +96,23 @@ impl Memory {
     pub fn kept(&self) -> u64 {
         self.used().saturating_sub(self.anonymous)
     }
+}
+
+/// Bytes of a process's own pages; 0 when it is gone.
+///
+/// # Errors
+///
+/// When `/proc` says nothing of them.
+pub fn own_pages(pid: i32) -> Result<u64> {
+    match fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => parse_own_pages(&status)
+            .with_context(|| format!("/proc/{pid}/status says nothing of RssAnon")),
+        Err(_) => Ok(0),
+    }
+}
+
+fn parse_own_pages(status: &str) -> Option<u64> {
+    figures(status).get("RssAnon").map(|value| value << 10)
 }
 
 /// Lines of a name and a number: `Name: 12 kB`, `name 12`.
@@ -176,23 +197,41 @@ pub fn left(before: &Memory, after: &Memory) -> Vec<Growth> {
     .collect()
 }
 
+/// What is looked at while the load runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The machine's memory.
+    pub memory: Memory,
+    /// The own pages of all daemons of the testbed.
+    pub daemons: u64,
+}
+
 /// What grew while the load ran, by the medians of the first and the last third of `samples`: the load does the same
-/// all the time, so what it takes settles. The processes' pages count here, since the daemons are among them.
-pub fn drift(samples: &[Memory]) -> Vec<Growth> {
+/// all the time, so what it takes settles. Of processes, the daemons count and no others.
+pub fn drift(samples: &[Sample]) -> Vec<Growth> {
     let third = samples.len() / 3;
     if third == 0 {
         return Vec::new();
     }
     let (first, last) = (&samples[..third], &samples[samples.len() - third..]);
-    let of = |what, figure: fn(&Memory) -> u64, bound| {
+    let of = |what, figure: fn(&Sample) -> u64, bound| {
         growth(what, median(first, figure), median(last, figure), bound)
     };
     [
-        of("memory in use under load", Memory::used, KEPT_BOUND),
+        of(
+            "memory that the kernel keeps under load",
+            |sample| sample.memory.kept(),
+            KEPT_BOUND,
+        ),
         of(
             "slab that cannot be reclaimed, under load,",
-            |memory| memory.unreclaimable,
+            |sample| sample.memory.unreclaimable,
             SLAB_BOUND,
+        ),
+        of(
+            "memory of the daemons under load",
+            |sample| sample.daemons,
+            DAEMONS_BOUND,
         ),
     ]
     .into_iter()
@@ -200,7 +239,7 @@ pub fn drift(samples: &[Memory]) -> Vec<Growth> {
     .collect()
 }
 
-fn median(samples: &[Memory], figure: fn(&Memory) -> u64) -> u64 {
+fn median(samples: &[Sample], figure: fn(&Sample) -> u64) -> u64 {
     let mut figures: Vec<_> = samples.iter().map(figure).collect();
     figures.sort_unstable();
     figures[figures.len() / 2]
@@ -272,13 +311,33 @@ HugePages_Total:       0
         assert_eq!(left(&memory(100, 10), &after), []);
     }
 
+    fn sample(used_mib: u64, daemons_mib: u64) -> Sample {
+        Sample {
+            memory: memory(used_mib, 10),
+            daemons: daemons_mib << 20,
+        }
+    }
+
     #[test]
     fn memory_lost_over_time_is_found_and_a_peak_is_forgiven() {
-        let leaking: Vec<_> = (0..30).map(|time| memory(100 + 5 * time, 10)).collect();
+        let leaking: Vec<_> = (0..30).map(|time| sample(100 + 5 * time, 40)).collect();
         assert_eq!(drift(&leaking).len(), 1);
-        let mut steady = vec![memory(100, 10); 30];
-        steady[29] = memory(900, 500);
+        let forgetful: Vec<_> = (0..30).map(|time| sample(100, 40 + 2 * time)).collect();
+        assert_eq!(
+            drift(&forgetful)[0].what,
+            "memory of the daemons under load"
+        );
+        let mut steady = vec![sample(100, 40); 30];
+        steady[29] = sample(900, 400);
         assert_eq!(drift(&steady), []);
         assert_eq!(drift(&leaking[..2]), []);
+    }
+
+    #[test]
+    fn a_processs_own_pages_are_found() {
+        let status = "Name:\tmind-blade\nVmRSS:\t 500 kB\nRssAnon:\t     300 kB\n";
+        assert_eq!(parse_own_pages(status), Some(300 << 10));
+        assert!(own_pages(std::process::id().cast_signed()).unwrap() > 0);
+        assert_eq!(own_pages(-1).unwrap(), 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     inject::Sent,
     job::Done,
     kernel_objects::KernelObjects,
-    machine::{self, Memory, mebibytes},
+    machine::{self, Memory, Sample, mebibytes},
     progress::clock,
     ways::{self, Way},
 };
@@ -60,8 +60,8 @@ pub struct Load {
     pub counts: Counts,
     /// Frames that were injected.
     pub sent: Sent,
-    /// The memory meanwhile, sampled evenly.
-    pub samples: Vec<Memory>,
+    /// The memory meanwhile, looked at evenly.
+    pub samples: Vec<Sample>,
 }
 
 /// All that is known of a soak that ran to its end.
@@ -125,6 +125,13 @@ impl Report {
             self.agents(),
             self.memory()
         );
+        if let (Some(first), Some(last)) = (self.load.samples.first(), self.load.samples.last()) {
+            text.push_str(&format!(
+                "own pages of the daemons: {} when the load began, {} when it ended\n",
+                mebibytes(first.daemons),
+                mebibytes(last.daemons)
+            ));
+        }
         text.push_str(&format!(
             "injected: {} frames, {} more found no room\n",
             HumanCount(self.load.sent.frames - self.load.sent.dropped),
@@ -262,8 +269,8 @@ impl Report {
             Some(&self.before.objects),
         ));
         if let (Some(first), Some(last)) = (samples.first(), samples.last()) {
-            table.add_row(row("load begins", first, None));
-            table.add_row(row("load ends", last, None));
+            table.add_row(row("load begins", &first.memory, None));
+            table.add_row(row("load ends", &last.memory, None));
         }
         table.add_row(row("after", &self.after.memory, Some(&self.after.objects)));
         for column in table.column_iter_mut().skip(1) {
@@ -316,7 +323,7 @@ mod tests {
                 agents: vec![("c0".to_owned(), BladeReport::default())],
                 counts: Counts::new(&status, []).unwrap(),
                 sent: Sent::default(),
-                samples: vec![Memory::default(); 3],
+                samples: vec![Sample::default(); 3],
             },
             least: 100,
             before: machine,

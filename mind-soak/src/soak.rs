@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use mind_e2e::{Bed, Program};
-use netns_setup::{Options as BedOptions, condition::Condition, testbed};
+use netns_setup::{Options as BedOptions, condition::Condition, state::RunningService, testbed};
 
 use crate::{
     counters::Counters,
@@ -14,7 +14,7 @@ use crate::{
     kernel_log::KernelLog,
     kernel_objects::KernelObjects,
     layout::{BLADES, CACHE, MEMORY_BLADES, MEMORY_SIZE},
-    machine::{Memory, mebibytes},
+    machine::{self, Memory, Sample, mebibytes},
     progress::{Pace, Progress, clock, step},
     report::{Load, Machine, Report},
     signals::Signals,
@@ -94,6 +94,7 @@ pub fn run(options: &Options, signals: &Signals) -> Result<Report> {
         load => load,
     };
     step("taking the testbed down");
+    let services = bed.testbed().state().services.clone();
     drop(bed);
     signals.check()?;
     note(&mut log, &mut complaints)?;
@@ -112,7 +113,7 @@ pub fn run(options: &Options, signals: &Signals) -> Result<Report> {
         before,
         after,
         complaints,
-        debris: debris()?,
+        debris: debris(&services)?,
     })
 }
 
@@ -210,7 +211,7 @@ fn watch(
     time: Duration,
     mut note: impl FnMut() -> Result<usize>,
     signals: &Signals,
-) -> Result<Vec<Memory>> {
+) -> Result<Vec<Sample>> {
     let progress = Progress::new(time);
     let between = (time / LOOKS).clamp(CLOSEST, FURTHEST);
     let begin = Instant::now();
@@ -233,7 +234,12 @@ fn watch(
         }
         let packets = counters.read(&bed.status()?)?.sum();
         let memory = Memory::now()?;
-        samples.push(memory);
+        let services = &bed.testbed().state().services;
+        let daemons = services
+            .iter()
+            .map(|service| machine::own_pages(service.process.pid))
+            .sum::<Result<_>>()?;
+        samples.push(Sample { memory, daemons });
         let now = (begin.elapsed(), [operations, faults, packets]);
         let seconds = (now.0 - last.0).as_secs_f64();
         let rate = |figure: usize| now.1[figure].saturating_sub(last.1[figure]) as f64 / seconds;
@@ -274,11 +280,20 @@ fn settled(before: &Machine, signals: &Signals) -> Result<Machine> {
     }
 }
 
-/// What is left of the testbed.
-fn debris() -> Result<Vec<String>> {
+/// What is left of the testbed whose `services` there were.
+fn debris(services: &[RunningService]) -> Result<Vec<String>> {
+    let mut debris: Vec<_> = services
+        .iter()
+        .filter(|service| service.process.is_alive())
+        .map(|service| {
+            let pid = service.process.pid;
+            format!("the daemon of {}, process {pid}", service.name)
+        })
+        .collect();
     match testbed::look().context("cannot tell whether anything is left of the testbed")? {
-        Condition::Debris { reasons, .. } => Ok(reasons),
+        Condition::Debris { reasons, .. } => debris.extend(reasons),
         // Somebody else's may be up by now.
-        Condition::Absent | Condition::Running { .. } => Ok(Vec::new()),
+        Condition::Absent | Condition::Running { .. } => {}
     }
+    Ok(debris)
 }
