@@ -98,21 +98,16 @@ impl Memory {
     }
 }
 
-/// Bytes of a process's own pages; 0 when it is gone.
-///
-/// # Errors
-///
-/// When `/proc` says nothing of them.
-pub fn own_pages(pid: i32) -> Result<u64> {
-    match fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) => parse_own_pages(&status)
-            .with_context(|| format!("/proc/{pid}/status says nothing of RssAnon")),
-        Err(_) => Ok(0),
-    }
+/// Bytes of a process's own pages; 0 when it is gone, or has ended and waits for its parent.
+pub fn own_pages(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"));
+    parse_own_pages(&status.unwrap_or_default())
 }
 
-fn parse_own_pages(status: &str) -> Option<u64> {
-    figures(status).get("RssAnon").map(|value| value << 10)
+fn parse_own_pages(status: &str) -> u64 {
+    figures(status)
+        .get("RssAnon")
+        .map_or(0, |value| value << 10)
 }
 
 /// Lines of a name and a number: `Name: 12 kB`, `name 12`.
@@ -336,8 +331,12 @@ HugePages_Total:       0
     #[test]
     fn a_processs_own_pages_are_found() {
         let status = "Name:\tmind-blade\nVmRSS:\t 500 kB\nRssAnon:\t     300 kB\n";
-        assert_eq!(parse_own_pages(status), Some(300 << 10));
-        assert!(own_pages(std::process::id().cast_signed()).unwrap() > 0);
-        assert_eq!(own_pages(-1).unwrap(), 0);
+        assert_eq!(parse_own_pages(status), 300 << 10);
+        assert_eq!(
+            parse_own_pages("Name:\tmind-blade\nState:\tZ (zombie)\n"),
+            0
+        );
+        assert!(own_pages(std::process::id().cast_signed()) > 0);
+        assert_eq!(own_pages(-1), 0);
     }
 }

@@ -89,7 +89,8 @@ pub fn run(options: &Options, signals: &Signals) -> Result<Report> {
     let load = on_testbed(&bed, options, signals, &mut log, &mut complaints);
     let load = match load {
         Err(error) if !signals.is_interrupted() => {
-            Err(error.context(format!("the daemons' last words:\n{}", bed.logs())))
+            step(format_args!("the daemons' last words:\n{}", bed.logs()));
+            Err(error)
         }
         load => load,
     };
@@ -238,7 +239,7 @@ fn watch(
         let daemons = services
             .iter()
             .map(|service| machine::own_pages(service.process.pid))
-            .sum::<Result<_>>()?;
+            .sum();
         samples.push(Sample { memory, daemons });
         let now = (begin.elapsed(), [operations, faults, packets]);
         let seconds = (now.0 - last.0).as_secs_f64();
