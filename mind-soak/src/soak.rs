@@ -35,6 +35,10 @@ const FURTHEST: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often.
 const AGAIN: Duration = Duration::from_millis(100);
+/// It gives nothing more back when it has not given back [`MORE`] for so long.
+const QUIET: Duration = Duration::from_secs(2);
+/// See [`QUIET`].
+const MORE: u64 = 1 << 20;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -269,12 +273,18 @@ fn note(log: &mut KernelLog, complaints: &mut Vec<String>) -> Result<()> {
 fn settled(before: &Machine, signals: &Signals) -> Result<Machine> {
     rustix::fs::sync();
     let begin = Instant::now();
+    let mut least = (u64::MAX, begin);
     loop {
         let after = Machine {
             memory: Memory::now()?,
             objects: KernelObjects::now(),
         };
-        if after.leaks(before).is_empty() || begin.elapsed() > PATIENCE {
+        let kept = after.memory.kept();
+        if kept.saturating_add(MORE) <= least.0 {
+            least = (kept, Instant::now());
+        }
+        let is_quiet = least.1.elapsed() > QUIET;
+        if (is_quiet && after.leaks(before).is_empty()) || begin.elapsed() > PATIENCE {
             return Ok(after);
         }
         signals.wait(AGAIN)?;
