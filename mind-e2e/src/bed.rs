@@ -32,13 +32,24 @@ impl Bed {
     ///
     /// When the daemons are not built or do not start.
     pub fn up(compute: u8, memory: u8, cache: u64) -> Result<Self> {
-        let options = Options {
+        Self::with(&Options {
             compute,
             memory,
             memory_size: 64 << 20,
             cache,
+            ..Options::default()
+        })
+    }
+
+    /// Brings one up as `options` say, with the daemons of this build.
+    ///
+    /// # Errors
+    ///
+    /// When the daemons are not built or do not start.
+    pub fn with(options: &Options) -> Result<Self> {
+        let options = Options {
             services: Some(programs()?),
-            bound: false,
+            ..options.clone()
         };
         let testbed = Testbed::guarded(&options)?;
         Ok(Self { testbed })
@@ -160,13 +171,24 @@ pub fn programs() -> Result<PathBuf> {
         .skip(1)
         .find(|folder| folder.file_name().is_some_and(|name| name != "deps"))
         .unwrap_or(Path::new("."));
-    for name in ["mind-ctl", "mind-blade", crate::program::NAME] {
-        if !folder.join(name).exists() {
-            bail!(
-                "{name} is not in {}: build it with `cargo xtask build`",
-                folder.display()
-            );
-        }
+    for name in ["mind-ctl", "mind-blade"] {
+        need(folder, name)?;
     }
     Ok(folder.to_owned())
+}
+
+/// The program called `name` in `folder`.
+///
+/// # Errors
+///
+/// When it is not built.
+pub fn need(folder: &Path, name: &str) -> Result<PathBuf> {
+    let program = folder.join(name);
+    if !program.exists() {
+        bail!(
+            "{name} is not in {}: build it with `cargo xtask build`",
+            folder.display()
+        );
+    }
+    Ok(program)
 }

@@ -3,10 +3,12 @@
 //! * [`bed`]: a testbed with all its daemons, and what can be asked of them,
 //! * [`program`]: a program on one of its blades; what it does is in `src/program`,
 //! * [`domain`]: a protection domain and the programs in it,
+//! * [`area`]: shared memory as such programs see it,
 //! * [`suite`]: tests that share a testbed, one after the other.
 //!
 //! The daemons are those of the same build (`cargo xtask build`).
 
+pub mod area;
 pub mod bed;
 pub mod domain;
 pub mod program;

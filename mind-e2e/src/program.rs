@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     os::unix::process::ExitStatusExt as _,
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError},
     time::Instant,
 };
 
@@ -26,13 +26,22 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it on a blade.
+    /// Starts the tests' program on a blade.
     ///
     /// # Errors
     ///
     /// When it cannot be started.
     pub fn start(bed: &Bed, blade: &str, arguments: &str) -> Result<Self> {
-        let mut command = Command::new(bed::programs()?.join(NAME));
+        Self::run(bed, blade, NAME, arguments)
+    }
+
+    /// Starts the program called `name`, which lies beside the daemons, on a blade.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn run(bed: &Bed, blade: &str, name: &str, arguments: &str) -> Result<Self> {
+        let mut command = Command::new(bed::need(&bed::programs()?, name)?);
         command
             .args(arguments.split_whitespace())
             .stdin(Stdio::piped())
@@ -49,7 +58,7 @@ impl Program {
             }
         });
         Ok(Self {
-            name: format!("`{arguments}` on {blade}"),
+            name: format!("`{name} {arguments}` on {blade}"),
             stdin: child.stdin.take(),
             child,
             lines,
@@ -68,6 +77,22 @@ impl Program {
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait()?;
                 bail!("{} ended with {status} instead of a line", self.name)
+            }
+        }
+    }
+
+    /// The next line, if it is there; `None` while it says nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn try_line(&mut self) -> Result<Option<String>> {
+        match self.lines.try_recv() {
+            Ok(line) => Ok(Some(line)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                let status = self.child.wait()?;
+                bail!("{} ended with {status}", self.name)
             }
         }
     }
@@ -105,6 +130,11 @@ impl Program {
     pub fn tell(&mut self, text: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its input is closed")?;
         writeln!(stdin, "{text}").with_context(|| format!("{} does not listen", self.name))
+    }
+
+    /// Closes its input, which tells it that no more comes.
+    pub fn dismiss(&mut self) {
+        self.stdin.take();
     }
 
     /// Waits for its end.

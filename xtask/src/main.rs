@@ -12,6 +12,7 @@ mod load;
 mod object;
 mod process;
 mod setup;
+mod soak;
 mod test;
 mod toolchain;
 mod vm;
@@ -43,6 +44,10 @@ enum Command {
     /// Build the data plane and the controller, optimized, and run them on ports of this host, until Ctrl-C.
     #[command(name = "build-and-load", disable_help_flag = true)]
     Load(load::Args),
+    /// Build everything, optimized, and run blades at full speed for minutes, every path of the switch taken and every
+    /// byte checked; fails if anything is wrong, missing or left.
+    #[command(disable_help_flag = true)]
+    Soak(soak::Args),
     /// Build everything and run all tests.
     Test(test::Args),
     /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(),
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::area::{Area, WORDS};
+use mind_e2e::area::{Area, WORDS};
 
 /// Every so many steps, look at a neighbour's word.
 const LOOK: u64 = 4;

@@ -1,7 +1,7 @@
 //! The program that the end-to-end tests run on blades: opens memory, says `ready`, waits for a line, does one of the
 //! jobs below and ends with 0, or with 1 and a word about what it saw that must not be.
 
-mod area;
+mod address;
 mod lanes;
 mod pages;
 
@@ -10,8 +10,7 @@ use std::{io::BufRead as _, process::ExitCode, sync::atomic::Ordering};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use mind_client::{Access, Open, Process};
-
-use self::area::Area;
+use mind_e2e::area::{self, Area};
 
 #[derive(Parser)]
 struct Cli {
@@ -134,8 +133,8 @@ fn run(cli: &Cli) -> Result<()> {
         Job::Watch { threads } => pages::watch(area()?.0, threads)?,
         Job::Fresh { times } => pages::fresh(&process, cli.pages, times)?,
         Job::Where => println!("{}", area()?.1.va()),
-        Job::Peek { va } => println!("{}", area::peek(va)),
-        Job::Poke { va } => area::poke(va),
+        Job::Peek { va } => println!("{}", address::peek(va)),
+        Job::Poke { va } => address::poke(va),
         Job::Protect => {
             let (_, memory) = area()?;
             process.protect(memory.va(), memory.len() as u64, Access::Read)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow, ensure};
 use mind_client::{Access, Process};
 
-use crate::area::{Area, PAGE, WORDS};
+use mind_e2e::area::{Area, PAGE, WORDS};
 
 /// What `fill` writes to a word. Never 0.
 fn pattern(page: usize, word: usize) -> u64 {

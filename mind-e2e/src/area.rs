@@ -1,4 +1,4 @@
-//! Shared memory as words.
+//! Shared memory as words: what programs on blades read and write.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,12 +10,13 @@ pub const PAGE: usize = 4096;
 pub const WORDS: usize = PAGE / 8;
 
 /// Memory that everybody may change at any time, so every access is atomic.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Area {
     words: &'static [AtomicU64],
 }
 
 impl Area {
+    /// The words of `memory`.
     pub fn new(memory: Memory) -> Self {
         let first = memory.as_ptr().cast::<AtomicU64>();
         // SAFETY: the memory is there for as long as the process, and atomic words may be shared.
@@ -23,27 +24,23 @@ impl Area {
         Self { words }
     }
 
+    /// These words; whole pages.
+    pub const fn of(words: &'static [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// How many pages there are.
     pub fn pages(self) -> usize {
         self.words.len() / WORDS
     }
 
+    /// The words of a page.
     pub fn page(self, page: usize) -> &'static [AtomicU64] {
         &self.words[page * WORDS..][..WORDS]
     }
 
+    /// A word of a page.
     pub fn word(self, page: usize, word: usize) -> &'static AtomicU64 {
         &self.page(page)[word]
     }
-}
-
-/// The word at an address, whatever is there.
-pub fn peek(va: u64) -> u64 {
-    // SAFETY: none. That this may be a signal is what the test is about.
-    unsafe { std::ptr::with_exposed_provenance::<u64>(va as usize).read_volatile() }
-}
-
-/// Writes to an address, whatever is there.
-pub fn poke(va: u64) {
-    // SAFETY: none. That this may be a signal is what the test is about.
-    unsafe { std::ptr::with_exposed_provenance_mut::<u64>(va as usize).write_volatile(1) }
 }

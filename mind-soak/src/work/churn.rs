@@ -1,0 +1,47 @@
+//! Memory that comes and goes: allocated, found to be zeros, written, made read-only, found as written, freed. What
+//! the next one gets was somebody else's a moment ago.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::Result;
+use mind_client::{Access, Process};
+use mind_e2e::area::{Area, PAGE, WORDS};
+
+use super::{Turn, must_be, pattern};
+
+/// Most pages of an allocation.
+const MOST: usize = 12;
+
+fn words() -> impl Iterator<Item = usize> {
+    (0..WORDS).step_by(73)
+}
+
+pub(super) fn run(process: &Process, turn: &mut Turn<'_>) -> Result<()> {
+    while turn.goes_on() {
+        let pages = turn.random.usize(1..=MOST);
+        let memory = process.map((pages * PAGE) as u64, Access::Write)?;
+        let area = Area::new(memory);
+        let version = turn.steps;
+        holds(area, 0)?;
+        for page in 0..area.pages() {
+            for word in words() {
+                area.word(page, word)
+                    .store(pattern(page, word, version), Ordering::Relaxed);
+            }
+        }
+        process.protect(memory.va(), memory.len() as u64, Access::Read)?;
+        holds(area, version)?;
+        process.unmap(memory)?;
+    }
+    Ok(())
+}
+
+fn holds(area: Area, version: u64) -> Result<()> {
+    for page in 0..area.pages() {
+        for word in words() {
+            let found = area.word(page, word).load(Ordering::Relaxed);
+            must_be(area, page, word, found, pattern(page, word, version))?;
+        }
+    }
+    Ok(())
+}
