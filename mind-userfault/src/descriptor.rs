@@ -176,7 +176,7 @@ impl Userfault {
     /// # Errors
     ///
     /// [`Error::Call`].
-    pub fn read(&self, faults: &mut Vec<Fault>) -> Result<(), Error> {
+    pub fn read(&self, mut take: impl FnMut(Fault)) -> Result<(), Error> {
         loop {
             let mut buffer = [MaybeUninit::<u8>::uninit(); BATCH * size_of::<uffd_msg>()];
             let bytes = match rustix::io::read(&self.0, &mut buffer) {
@@ -192,7 +192,9 @@ impl Userfault {
             };
             let count = bytes.len() / size_of::<uffd_msg>();
             for message in bytes.chunks_exact(size_of::<uffd_msg>()) {
-                faults.extend(fault_of(message));
+                if let Some(fault) = fault_of(message) {
+                    take(fault);
+                }
             }
             if count < BATCH {
                 return Ok(());

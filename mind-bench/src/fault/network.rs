@@ -103,7 +103,6 @@ fn bare(testbed: &Testbed) -> Result<Bare> {
 /// A socket like that of a compute blade's agent.
 pub(super) struct Requester {
     socket: OwnedFd,
-    server: SocketAddrV4,
     seq: Seq,
 }
 
@@ -120,10 +119,12 @@ impl Requester {
         let address = SocketAddrV4::new(own, UDP_PORT);
         rustix::net::bind(&socket, &address)
             .with_context(|| format!("cannot bind to {address}"))?;
+        let server = SocketAddrV4::new(server, UDP_PORT);
+        rustix::net::connect(&socket, &server)
+            .with_context(|| format!("there is no way to {server}"))?;
         set_no_check(&socket).context("cannot switch UDP checksums off")?;
         Ok(Self {
             socket,
-            server: SocketAddrV4::new(server, UDP_PORT),
             seq: Seq::new(1),
         })
     }
@@ -144,7 +145,7 @@ impl Requester {
             .emit_into(&envelope, request)
             .context("a request has room in a request's buffer")?;
         let begin = Instant::now();
-        rustix::net::sendto(&self.socket, request, SendFlags::empty(), &self.server)
+        rustix::net::send(&self.socket, request, SendFlags::empty())
             .context("cannot send a request")?;
         let len = loop {
             match rustix::net::recv(&self.socket, &mut *answer, RecvFlags::empty()) {

@@ -139,7 +139,7 @@ impl Local {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).context("cannot wait for faults"),
             }
-            userfault.read(&mut faults)?;
+            userfault.read(|fault| faults.push(fault))?;
             for fault in faults.drain(..) {
                 match userfault.copy(fault.page, &data, false) {
                     Outcome::Done => resolved += 1,

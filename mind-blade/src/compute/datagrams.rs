@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use mind_common::wire::{
-    MAX_LEN, Message, UDP_PORT,
+    MAX_LEN, Message, PAGELESS_LEN, UDP_PORT,
     message::{Envelope, Malformed, parse},
 };
 use rustix::{
@@ -24,10 +24,9 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// What a message is padded with.
 static PADDING: [u8; MAX_LEN] = [0; MAX_LEN];
 
-/// A socket that talks to the switch.
+/// A socket that talks to the switch, and to nobody else.
 pub(super) struct Datagrams {
     fd: OwnedFd,
-    switch: SocketAddrV4,
     /// Datagrams that could not be sent: the queue was full. As good as lost on the way.
     pub(super) unsent: u64,
 }
@@ -36,6 +35,8 @@ pub(super) struct Datagrams {
 pub(super) struct Received {
     bytes: [u8; MAX_LEN],
     len: usize,
+    /// Whether it was longer than what was taken of it.
+    pub(super) is_cut: bool,
 }
 
 impl Received {
@@ -43,6 +44,7 @@ impl Received {
         Self {
             bytes: [0; MAX_LEN],
             len: 0,
+            is_cut: false,
         }
     }
 
@@ -65,6 +67,11 @@ impl Datagrams {
         let address = SocketAddrV4::new(own, UDP_PORT);
         rustix::net::bind(&fd, &address)
             .with_context(|| format!("cannot bind to {address}: is another blade running here?"))?;
+        // Connected, the kernel looks the way to the switch up once, and not for every datagram; and nobody else can
+        // send anything to this socket.
+        let switch = SocketAddrV4::new(switch, UDP_PORT);
+        rustix::net::connect(&fd, &switch)
+            .with_context(|| format!("there is no way to the switch at {switch}"))?;
         // RoCEv2 allows a checksum of 0; one that is left to the card would be sent on unfinished
         // by the switch.
         set_no_check(fd.as_fd()).context("cannot switch UDP checksums off")?;
@@ -72,34 +79,34 @@ impl Datagrams {
             sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER)
                 .context("cannot set the receive buffer's size")?;
         }
-        Ok(Self {
-            fd,
-            switch: SocketAddrV4::new(switch, UDP_PORT),
-            unsent: 0,
-        })
+        Ok(Self { fd, unsent: 0 })
     }
 
     /// Sends a message. What cannot be sent now is counted and lost, as on the way.
     pub(super) fn send(&mut self, envelope: &Envelope, message: &Message<'_>) {
         let (headers, page) = message.emit(envelope);
         let headers = headers.as_bytes();
-        let page = page.map_or(&[][..], |page| &page[..]);
-        let padding = message.len().saturating_sub(headers.len() + page.len());
-        let parts = [
-            IoSlice::new(headers),
-            IoSlice::new(page),
-            IoSlice::new(&PADDING[..padding]),
-        ];
+        // What is not page is padding.
+        let rest = match page {
+            Some(page) => &page[..],
+            None => &PADDING[..message.len().saturating_sub(headers.len())],
+        };
+        let parts = [IoSlice::new(headers), IoSlice::new(rest)];
+        let mut earlier = true;
         let sent = loop {
-            let sent = rustix::net::sendmsg_addr(
+            let sent = rustix::net::sendmsg(
                 &self.fd,
-                &self.switch,
                 &parts,
                 &mut SendAncillaryBuffer::default(),
                 SendFlags::empty(),
             );
-            if sent != Err(Errno::INTR) {
-                break sent;
+            match sent {
+                Err(Errno::INTR) => {}
+                // An ICMP error of an earlier datagram; it was taken by this, and nothing was sent.
+                Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) if earlier => {
+                    earlier = false;
+                }
+                sent => break sent,
             }
         };
         if let Err(errno) = sent {
@@ -108,12 +115,15 @@ impl Datagrams {
         }
     }
 
-    /// Takes a datagram, if one is there.
-    pub(super) fn receive(&self, into: &mut Received) -> bool {
+    /// Takes a datagram, if one is there; of a long one only the headers, unless it may bring a page that somebody
+    /// waits for: most of what comes is padding, and copying it takes as long as all the rest of receiving.
+    pub(super) fn receive(&self, into: &mut Received, with_page: bool) -> bool {
+        let room = if with_page { MAX_LEN } else { PAGELESS_LEN };
         loop {
-            match rustix::net::recv(&self.fd, &mut into.bytes[..], RecvFlags::empty()) {
-                Ok((len, _)) => {
-                    into.len = len;
+            match rustix::net::recv(&self.fd, &mut into.bytes[..room], RecvFlags::TRUNC) {
+                Ok((taken, len)) => {
+                    into.len = taken;
+                    into.is_cut = len > taken;
                     return true;
                 }
                 // An ICMP error of an earlier datagram; it was taken by this.

@@ -20,7 +20,7 @@ use mind_common::{
     directory::Want,
     id::DomainId,
     wire::{
-        Message, Refusal,
+        Malformed, Message, Refusal,
         message::{Page, PageRequest},
     },
 };
@@ -31,7 +31,9 @@ use rustix::{
 };
 
 use super::{
+    alarm::Alarm,
     datagrams::{Datagrams, Received},
+    outbox::Outbox,
     programs::{ProgramId, Programs},
     statistics::Statistics,
     wakefulness::Wakefulness,
@@ -47,6 +49,7 @@ const EVERYTHING: Range<u64> = 0..u64::MAX;
 
 const WAKE_UP: u64 = u64::MAX;
 const DATAGRAM: u64 = u64::MAX - 1;
+const ALARM: u64 = u64::MAX - 2;
 
 /// What the engine is told.
 pub(crate) enum Command {
@@ -134,12 +137,13 @@ struct Engine {
     flushes: HashMap<u64, Flush>,
     next_token: u64,
     wakefulness: Wakefulness,
+    alarm: Alarm,
     statistics: Statistics,
     began: Instant,
     stopping: bool,
     actions: Vec<Action>,
     faults: Vec<(ProgramId, Fault)>,
-    scratch: Box<Page>,
+    outbox: Outbox,
 }
 
 enum Flush {
@@ -152,9 +156,11 @@ enum Flush {
 impl Engine {
     fn new(parts: Parts, commands: mpsc::Receiver<Command>, wake_up: Arc<OwnedFd>) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot make an epoll")?;
+        let alarm = Alarm::new()?;
         for (fd, data) in [
             (wake_up.as_fd(), WAKE_UP),
             (parts.datagrams.as_fd(), DATAGRAM),
+            (alarm.as_fd(), ALARM),
         ] {
             epoll::add(
                 &epoll,
@@ -162,7 +168,7 @@ impl Engine {
                 epoll::EventData::new_u64(data),
                 epoll::EventFlags::IN,
             )
-            .context("cannot wait for datagrams and commands")?;
+            .context("cannot wait for datagrams, commands and time")?;
         }
         Ok(Self {
             blade: Blade::new(parts.config),
@@ -175,12 +181,13 @@ impl Engine {
             flushes: HashMap::new(),
             next_token: 0,
             wakefulness: Wakefulness::new(parts.keep_awake),
+            alarm,
             statistics: Statistics::new(),
             began: Instant::now(),
             stopping: false,
             actions: Vec::new(),
             faults: Vec::new(),
-            scratch: Box::new([0; PAGE_SIZE]),
+            outbox: Outbox::new(),
         })
     }
 
@@ -196,11 +203,10 @@ impl Engine {
         let mut awake_until = 0;
         while !(self.stopping && self.blade.is_quiet()) {
             let awake = self.blade.expects_answer() && self.now() < awake_until;
-            let timeout = if awake {
-                Some(Timespec::default())
-            } else {
-                self.timeout()
-            };
+            if !awake {
+                self.set_alarm()?;
+            }
+            let timeout = awake.then(Timespec::default);
             ready.clear();
             match epoll::wait(
                 &self.epoll,
@@ -215,6 +221,7 @@ impl Engine {
                 match event.data.u64() {
                     DATAGRAM => arrived = true,
                     WAKE_UP => commanded = true,
+                    ALARM => self.alarm.rang(),
                     id => self.programs.read_faults(ProgramId(id), &mut self.faults),
                 }
             }
@@ -234,16 +241,12 @@ impl Engine {
         Ok(())
     }
 
-    fn timeout(&self) -> Option<Timespec> {
-        let at = [self.blade.next_deadline(), self.wakefulness.deadline()]
-            .into_iter()
-            .flatten()
-            .min()?;
-        let nanos = at.saturating_sub(self.now());
-        Some(Timespec {
-            tv_sec: (nanos / 1_000_000_000) as i64,
-            tv_nsec: (nanos % 1_000_000_000) as i64,
-        })
+    fn set_alarm(&mut self) -> Result<()> {
+        let due = [self.blade.next_deadline(), self.wakefulness.deadline()];
+        match due.into_iter().flatten().min() {
+            Some(due) => self.alarm.set(self.now(), due),
+            None => Ok(()),
+        }
     }
 
     fn poll(&mut self) {
@@ -274,7 +277,8 @@ impl Engine {
 
     /// Takes a datagram. Whether there was one.
     fn take_datagram(&mut self, received: &mut Received) -> bool {
-        if !self.datagrams.receive(received) {
+        let with_page = self.blade.expects_page();
+        if !self.datagrams.receive(received, with_page) {
             return false;
         }
         match received.parse() {
@@ -295,6 +299,8 @@ impl Engine {
                 self.carry_out(&mut actions, page);
                 self.actions = actions;
             }
+            // It has a page, and nobody waits for one.
+            Err(Malformed::Truncated { .. }) if received.is_cut => self.statistics.unwanted += 1,
             Err(error) => {
                 self.statistics.malformed += 1;
                 tracing::debug!(%error, "a datagram that is no message");
@@ -390,7 +396,7 @@ impl Engine {
             invalidations: counters.invalidations,
             false_invalidations: counters.false_invalidations,
             lost: counters.lost,
-            ignored: counters.ignored,
+            ignored: counters.ignored + self.statistics.unwanted,
             malformed: self.statistics.malformed,
             unsent: self.datagrams.unsent,
             round_trip_ns: self.blade.round_trip(),
@@ -452,26 +458,36 @@ impl Engine {
         for action in actions.drain(..) {
             match action {
                 Action::Send { envelope, message } => {
-                    let scratch = &mut self.scratch;
-                    let mut page_of = |page: PageRequest| {
-                        self.programs.read(page, scratch);
-                    };
-                    match &message {
-                        Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => {
-                            page_of(*page);
+                    match message {
+                        Outgoing::WriteBack { page, version }
+                        | Outgoing::Forward { page, version, .. } => {
+                            self.outbox
+                                .put(page, version, |bytes| self.programs.read(page, bytes));
                         }
                         Outgoing::Request { .. } | Outgoing::Answer { .. } => {}
                     }
-                    self.datagrams
-                        .send(&envelope, &message_of(message, &self.scratch));
+                    let message = message_of(message, self.outbox.page());
+                    self.datagrams.send(&envelope, &message);
                 }
-                Action::Install { page, writable } => match data {
-                    Some(data) => self.programs.install(page, data, writable),
-                    None => tracing::error!(page = %page.page, "a page came without its bytes"),
-                },
-                Action::Map { page, writable } => self.programs.map(page, writable),
-                Action::Protect { page } => self.programs.protect(page),
-                Action::Drop { page } => self.programs.drop_page(page),
+                Action::Install { page, writable } => {
+                    self.outbox.forget();
+                    match data {
+                        Some(data) => self.programs.install(page, data, writable),
+                        None => tracing::error!(page = %page.page, "a page came without its bytes"),
+                    }
+                }
+                Action::Map { page, writable } => {
+                    self.outbox.forget();
+                    self.programs.map(page, writable);
+                }
+                Action::Protect { page } => {
+                    self.outbox.forget();
+                    self.programs.protect(page);
+                }
+                Action::Drop { page } => {
+                    self.outbox.forget();
+                    self.programs.drop_page(page);
+                }
                 Action::Fail {
                     page,
                     access,

@@ -5,8 +5,10 @@
 //!   on the processors, [`statistics`] what it measures,
 //! * [`server`] talks to programs: it lets them in and passes their calls on to the controller.
 
+mod alarm;
 mod datagrams;
 mod engine;
+mod outbox;
 mod programs;
 mod server;
 mod statistics;

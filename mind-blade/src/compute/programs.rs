@@ -1,10 +1,7 @@
 //! The programs on this blade, by domain: whose faults wait for which page, and how a page gets
 //! into and out of all of them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use mind_common::{
     addr::{PAGE_SIZE, Va},
@@ -13,6 +10,8 @@ use mind_common::{
     wire::message::{Page, PageRequest},
 };
 use mind_userfault::{Backing, Fault, Kind, Outcome, Userfault};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// A program's number on this blade; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,12 +35,15 @@ pub(super) struct Waiter {
     pub(super) access: Access,
 }
 
+/// Those who wait for one page: hardly ever more than a few.
+type Waiters = SmallVec<[Waiter; 4]>;
+
 /// All programs.
 #[derive(Default)]
 pub(super) struct Programs {
     programs: BTreeMap<ProgramId, Program>,
-    domains: HashMap<DomainId, Domain>,
-    waiters: HashMap<Va, Vec<Waiter>>,
+    domains: FxHashMap<DomainId, Domain>,
+    waiters: FxHashMap<Va, Waiters>,
     /// Programs that turned out to be gone.
     gone: Vec<ProgramId>,
     /// Programs that wait for a page for which this host has no memory.
@@ -146,19 +148,20 @@ impl Programs {
     }
 
     /// Takes those who wait for a page in its domain.
-    pub(super) fn take_waiters(&mut self, page: PageRequest) -> Vec<Waiter> {
-        let Some(all) = self.waiters.remove(&page.page) else {
-            return Vec::new();
+    pub(super) fn take_waiters(&mut self, page: PageRequest) -> Waiters {
+        let Some(mut all) = self.waiters.remove(&page.page) else {
+            return Waiters::new();
         };
-        let (ours, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|waiter| {
-            self.programs
-                .get(&waiter.program)
-                .is_some_and(|program| program.domain == page.domain)
-        });
+        let is_ours = |waiter: &Waiter| {
+            let program = self.programs.get(&waiter.program);
+            program.is_some_and(|program| program.domain == page.domain)
+        };
+        let others: Waiters = all.iter().copied().filter(|w| !is_ours(w)).collect();
         if !others.is_empty() {
+            all.retain(|waiter| !others.contains(waiter));
             self.waiters.insert(page.page, others);
         }
-        ours
+        all
     }
 
     /// Puts a page that came into the domain's memory, and lets those go on who wait for it.
@@ -290,11 +293,10 @@ impl Programs {
 }
 
 fn read(program: &Program, id: ProgramId, faults: &mut Vec<(ProgramId, Fault)>) {
-    let mut read = Vec::new();
-    if let Err(error) = program.userfault.read(&mut read) {
+    let read = program.userfault.read(|fault| faults.push((id, fault)));
+    if let Err(error) = read {
         tracing::warn!(program = id.0, %error, "cannot read a program's faults");
     }
-    faults.extend(read.into_iter().map(|fault| (id, fault)));
 }
 
 /// A program with threads that wait for a page.
@@ -305,8 +307,8 @@ struct Waiting {
 }
 
 /// The programs of waiters, each once, in order.
-fn programs_of(waiters: &[Waiter]) -> Vec<Waiting> {
-    let mut programs: Vec<Waiting> = Vec::with_capacity(waiters.len());
+fn programs_of(waiters: &[Waiter]) -> SmallVec<[Waiting; 4]> {
+    let mut programs = SmallVec::<[Waiting; 4]>::new();
     for waiter in waiters {
         let is_mapped = waiter.kind == Kind::Protected;
         match programs

@@ -16,6 +16,8 @@ pub(crate) struct Statistics {
     paths: [Histogram<u64>; Path::ALL.len()],
     /// Datagrams that were no messages.
     pub(crate) malformed: u64,
+    /// Datagrams with a page that nobody waited for.
+    pub(crate) unwanted: u64,
 }
 
 impl Statistics {
@@ -25,6 +27,7 @@ impl Statistics {
         Self {
             paths: std::array::from_fn(|_| histogram.clone()),
             malformed: 0,
+            unwanted: 0,
         }
     }
 

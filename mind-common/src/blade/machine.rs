@@ -478,6 +478,14 @@ impl Blade {
             .any(|transaction| !transaction.pausing)
     }
 
+    /// Whether an answer with a page in it could mean anything: a request is under way. As long as there is none, the
+    /// headers of a datagram say all that there is to know of it.
+    pub fn expects_page(&self) -> bool {
+        self.transactions
+            .values()
+            .any(|transaction| matches!(transaction.errand, Errand::Request(_)))
+    }
+
     /// Does what is due at `now`.
     pub fn poll(&mut self, now: u64, out: &mut Vec<Action>) {
         while let Some(&(at, timer)) = self.timers.first()

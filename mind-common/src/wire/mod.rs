@@ -72,6 +72,8 @@ pub const FORWARD_LEN: usize = BTH_LEN + CETH_LEN + PAGE_SIZE;
 pub const SHORT_REQUEST_LEN: usize = BTH_LEN + CETH_LEN;
 /// UDP payload of an atomic request: padded to hold its answer and no shorter than other requests.
 pub const ATOMIC_REQUEST_LEN: usize = SHORT_REQUEST_LEN;
+/// The longest message without its page or padding.
+pub const PAGELESS_LEN: usize = BTH_LEN + CETH_LEN;
 /// The longest UDP payload of ours.
 pub const MAX_LEN: usize = FORWARD_LEN;
 
