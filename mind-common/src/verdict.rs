@@ -124,6 +124,9 @@ verdicts! {
     Internal: "internal", Kind::Dropped;
     /// Dropped: it has been going round for too long.
     Expired: "expired", Kind::Dropped;
+    /// Dropped: not for the switch, but a blade could take it for the switch's: from the switch's
+    /// address; or RoCEv2 for somebody else, tagged, in fragments, or with IPv4 options.
+    Bypass: "bypass", Kind::Dropped;
     /// Dropped: for the switch's port 4791, but no blade is registered behind the port.
     UnknownPort: "unknown-port", Kind::Dropped;
     /// Dropped: claims a connection that is not the port's.

@@ -64,8 +64,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Loads programs and maps. Nothing is attached, and every table is empty: all packets are
-    /// passed on as foreign.
+    /// Loads programs and maps. Nothing is attached, and every table is empty: no packet is
+    /// taken for the switch's.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Switch {
         }
     }
 
-    /// Sets who the switch is. Until then, it takes every packet for foreign.
+    /// Sets who the switch is. Until then, it takes no packet for its own, and lets no RoCEv2 past.
     ///
     /// # Errors
     ///

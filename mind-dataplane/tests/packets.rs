@@ -8,6 +8,8 @@
 mod answers;
 #[path = "packets/bare.rs"]
 mod bare;
+#[path = "packets/bypass.rs"]
+mod bypass;
 #[path = "packets/fan_out.rs"]
 mod fan_out;
 #[path = "packets/memo.rs"]
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let cases = [
         outside::CASES,
+        bypass::CASES,
         requests::CASES,
         answers::CASES,
         memory::CASES,

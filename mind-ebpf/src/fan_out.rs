@@ -30,8 +30,8 @@ pub fn ingress(ctx: &TcContext) -> i32 {
     let Some((switch, pending)) = passed_up(ctx, ifindex) else {
         return TC_ACT_UNSPEC;
     };
-    // The kernel took the tag off after XDP had seen it, so XDP saw no frame of ours: this one
-    // comes from outside.
+    // The kernel has a tag beside it, and XDP passes none of ours with a tag: this one comes from
+    // outside, or from a blade that is on a VLAN of which XDP does not see the tag.
     let verdict = if tagged {
         Verdict::Internal
     } else {

@@ -86,6 +86,9 @@ const ETHERTYPE: usize = 12;
 
 static ZEROS: Page = [0; PAGE_SIZE];
 
+/// Behind what any memory blade has.
+const BEYOND: Va = Va(1 << 44);
+
 /// The last page of the window, in the slice of a memory blade that there is not.
 const UNSERVED: Va = Va(WINDOW_BASE + WINDOW_SIZE - PAGE_SIZE as u64);
 
@@ -165,6 +168,10 @@ impl Cast {
             let va = Va(self.page(OPERATED).page.0 + 8);
             self.ask(&self.add(va)).seq(seq)
         };
+        let in_switchs_name = Host {
+            mac: self.blade.mac,
+            ..self.switch
+        };
         // An operation's version and number must be later than the last series', and earlier ones be known.
         let (earlier, current) = (number, number + 1);
         let at_blade = [
@@ -217,13 +224,8 @@ impl Cast {
             (operate(current), Verdict::Replayed),
             (operate(earlier), Verdict::StaleOperation),
             (
-                Packet::new(
-                    &Message::Upgrade(untouched),
-                    self.blade,
-                    self.memory,
-                    self.qp,
-                ),
-                Verdict::NotFromSwitch,
+                Packet::new(&self.add(BEYOND), in_switchs_name, self.memory, self.qp),
+                Verdict::Bypass,
             ),
         ]
         .map(|(packet, verdict)| (Door::Blade, packet, verdict));
@@ -231,7 +233,6 @@ impl Cast {
             syndrome: Syndrome::Ack,
             version: Version::new(0),
         };
-        let beyond = Va(1 << 44);
         let elsewhere = [
             (
                 Door::Gone,
@@ -250,8 +251,19 @@ impl Cast {
             ),
             (
                 Door::Switch,
-                Packet::new(&self.add(beyond), self.switch, self.memory, self.qp),
+                Packet::new(&self.add(BEYOND), self.switch, self.memory, self.qp),
                 Verdict::OutOfRange,
+            ),
+            (
+                // What the switch would not let past a blade's port.
+                Door::Switch,
+                Packet::new(
+                    &Message::Upgrade(untouched),
+                    self.blade,
+                    self.memory,
+                    self.qp,
+                ),
+                Verdict::NotFromSwitch,
             ),
         ];
         at_blade

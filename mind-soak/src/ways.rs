@@ -55,6 +55,7 @@ pub const fn of(verdict: Verdict) -> Way {
         | Verdict::UnexpectedOpcode
         | Verdict::Internal
         | Verdict::Expired
+        | Verdict::Bypass
         | Verdict::UnknownPort
         | Verdict::Impostor
         | Verdict::StaleConnection

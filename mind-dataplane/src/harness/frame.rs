@@ -30,6 +30,7 @@ impl Host {
     }
 }
 
+const ETHERTYPE: usize = 12;
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const TTL: usize = ETHERNET + 8;
@@ -145,8 +146,33 @@ impl Packet {
 
     /// With a VLAN tag in its place, as it travels.
     #[must_use]
-    pub fn vlan(mut self) -> Self {
-        self.bytes.splice(12..12, [0x81, 0x00, 0, 5]);
+    pub fn vlan(self) -> Self {
+        self.tag(0x8100, 5)
+    }
+
+    /// With a tag of the EtherType `kind` before all others, for the VLAN `vlan`; 0 is none.
+    #[must_use]
+    pub fn tag(mut self, kind: u16, vlan: u16) -> Self {
+        let [kind, vlan] = [kind, vlan].map(u16::to_be_bytes);
+        self.bytes
+            .splice(ETHERTYPE..ETHERTYPE, [kind, vlan].concat());
+        self
+    }
+
+    /// With IPv4 options: `options`, in whole words of four bytes, at most ten. To be called after
+    /// all that changes the headers.
+    #[must_use]
+    pub fn options(mut self, options: &[u8]) -> Self {
+        let words = (IPV4 + options.len()) / 4;
+        assert!(options.len().is_multiple_of(4) && words < 16);
+        self.bytes[ETHERNET] = 0x40 | words as u8;
+        let len = (self.bytes.len() - ETHERNET + options.len()) as u16;
+        self.bytes[ETHERNET + 2..][..2].copy_from_slice(&len.to_be_bytes());
+        let at = ETHERNET + IPV4;
+        self.bytes.splice(at..at, options.iter().copied());
+        self.bytes[CHECK..CHECK + 2].fill(0);
+        let check = checksum::of(&self.bytes[ETHERNET..at + options.len()]);
+        self.bytes[CHECK..CHECK + 2].copy_from_slice(&check);
         self
     }
 

@@ -136,7 +136,7 @@ fn frames_at_a_port_without_tc_are_left_alone(world: &mut World) {
 }
 
 fn a_frame_that_was_tagged_comes_from_outside(world: &mut World) {
-    // XDP saw the tag and passed it as foreign; the kernel took it off before TC.
+    // XDP drops it with its tag; were it not for that, the kernel would take the tag off before TC.
     let packet = passed_up(world);
     let run = world.hand_to_tc(0, packet.bytes(), true);
     assert_eq!(run, (SHOT, Some(Verdict::Internal)));

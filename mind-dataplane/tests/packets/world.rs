@@ -121,7 +121,8 @@ fn send(from: u8, message: &Message<'_>) -> Packet {
     Packet::new(message, compute(from), SWITCH, qp(from))
 }
 
-fn request(page: Va) -> PageRequest {
+/// A request for `page`, in [`DOMAIN`].
+pub fn request(page: Va) -> PageRequest {
     PageRequest {
         page,
         domain: DOMAIN,

@@ -4,6 +4,7 @@
 //! | Stage | Asks |
 //! |---|---|
 //! | `packet::parse` | is it RoCEv2 for the switch? |
+//! | [`bypass`] | if not, may it go over the bridge? |
 //! | [`ingress`] | whose port is it, and does such a blade send such a message? |
 //! | [`directory`] | which slot is the page's, and what does it remember? |
 //! | [`admission`] | may this blade, in this domain, touch this address; who keeps it? |
@@ -13,6 +14,7 @@
 
 mod admission;
 mod answer;
+mod bypass;
 mod directory;
 mod memory;
 mod request;
@@ -72,7 +74,10 @@ pub fn ingress(ctx: &XdpContext) -> u32 {
 #[inline(always)]
 fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
     let switch = maps::SWITCH.get(0).ok_or(stop!(Foreign))?;
-    let (frame, len) = packet::parse(ctx, switch.ipv4)?;
+    let (frame, len) = match packet::parse(ctx, switch.ipv4) {
+        Err(Stop::Pass(_)) => return Err(bypass::judge(ctx, switch.ipv4)),
+        parsed => parsed?,
+    };
     let port = maps::PORTS.get(ifindex).ok_or(stop!(UnknownPort))?;
     let mut passage = Passage {
         frame,
