@@ -117,7 +117,7 @@ impl Outer {
         self.ip.dst_addr = peer.ipv4;
         copy_mac(&mut self.eth.src_addr, &switch.mac);
         copy_mac(&mut self.eth.dst_addr, &peer.mac);
-        self.udp.check = [0; 2];
+        self.come_from_roce_port();
     }
 
     /// Sends it back to where it came from.
@@ -129,6 +129,13 @@ impl Outer {
         let from = Mac::of(&self.eth.src_addr);
         copy_mac(&mut self.eth.src_addr, &self.eth.dst_addr);
         from.put(&mut self.eth.dst_addr);
+        self.come_from_roce_port();
+    }
+
+    /// Blades listen to the switch's address *and* port. RoCEv2 lets a sender choose its port.
+    #[inline(always)]
+    fn come_from_roce_port(&mut self) {
+        self.udp.src = UDP_PORT.to_be_bytes();
         self.udp.check = [0; 2];
     }
 

@@ -63,6 +63,7 @@ impl Packet {
         bytes.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, START_TTL, 17, 0, 0]);
         bytes.extend(from.ipv4.octets());
         bytes.extend(to.ipv4.octets());
+        // RoCEv2 lets the sender choose.
         bytes.extend(0xc000_u16.to_be_bytes());
         bytes.extend(UDP_PORT.to_be_bytes());
         bytes.extend([0; 4]);
@@ -244,6 +245,12 @@ impl Seen {
         let ip = u16::from_be_bytes(self.array(ETHERNET + 2));
         let udp = u16::from_be_bytes(self.array(ETHERNET + IPV4 + 4));
         usize::from(ip) + ETHERNET == self.bytes.len() && udp + IPV4 as u16 == ip
+    }
+
+    /// Whether it comes from RoCEv2's port and goes to it, as blades expect of the switch.
+    pub fn has_right_ports(&self) -> bool {
+        let ports: [[u8; 2]; 2] = [0, 2].map(|at| self.array(ETHERNET + IPV4 + at));
+        ports == [UDP_PORT.to_be_bytes(); 2]
     }
 
     /// Its opcode, also one that never leaves the switch.

@@ -46,7 +46,7 @@ fn got_its_invalidate(world: &mut World, number: u8) {
     let frame = &frames[0];
     assert_eq!(frame.bytes().len(), OUTER_LEN + SHORT_REQUEST_LEN);
     assert_eq!((frame.from(), frame.to()), (SWITCH, compute(number)));
-    assert!(frame.has_right_checksum() && frame.has_right_lengths());
+    assert!(frame.has_right_checksum() && frame.has_right_lengths() && frame.has_right_ports());
     let (envelope, message) = frame.message().expect("a message that blades get");
     assert_eq!((envelope.qp, envelope.seq), (qp(number), Seq::new(50)));
     let expected = invalidation(0, 11, Target::Invalid, Supply::Grant);

@@ -524,6 +524,7 @@ impl World {
                 assert!(run.frame.has_right_checksum(), "{verdict}: IPv4 checksum");
                 assert!(run.frame.has_lowered_ttl(), "{verdict}: time to live");
                 assert!(run.frame.has_right_lengths(), "{verdict}: lengths");
+                assert!(run.frame.has_right_ports(), "{verdict}: UDP ports");
             }
             XdpAction::Pass if verdict == Verdict::Foreign => {
                 assert_eq!(before, after, "a foreign frame must be left alone");
