@@ -30,6 +30,15 @@ cases![
 /// How long to try. Each try takes a few microseconds, and many of them succeed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Ends the other thread, also when an assertion fails: the scope waits for it.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn a_word_that_changes_again_and_again_refuses(world: &mut World) {
     let stop = AtomicBool::new(false);
     let directory = world
@@ -47,6 +56,7 @@ fn a_word_that_changes_again_and_again_refuses(world: &mut World) {
                 let _ = slot.swap_word(slot.word(), word);
             }
         });
+        let ended = Ended(&stop);
         let start = Instant::now();
         let seen = loop {
             let counted = world.send_often(0, &read(0, PAGE), 100_000);
@@ -58,7 +68,7 @@ fn a_word_that_changes_again_and_again_refuses(world: &mut World) {
                 break false;
             }
         };
-        stop.store(true, Ordering::Relaxed);
+        drop(ended);
         assert!(seen, "the word never changed often enough");
     });
 }
@@ -85,6 +95,7 @@ fn a_page_that_changes_while_it_is_read_is_torn(world: &mut World) {
                     .expect("the page is there");
             }
         });
+        let ended = Ended(&stop);
         let start = Instant::now();
         let seen = loop {
             let run = world.serve(&packet);
@@ -99,7 +110,7 @@ fn a_page_that_changes_while_it_is_read_is_torn(world: &mut World) {
                 break false;
             }
         };
-        stop.store(true, Ordering::Relaxed);
+        drop(ended);
         assert!(seen, "no page was changed while it was read");
     });
 }
