@@ -64,9 +64,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 2000)]
     evict_ms: u64,
     /// Whether a program and the thread that works on its faults share a processor; in the limits as
-    /// in the system.
-    #[arg(long, value_enum, default_value_t = Sharing::Same)]
-    placement: Sharing,
+    /// in the system. By default they do not, where there are two, as Linux would have it: it wakes
+    /// a thread on a processor that is idle.
+    #[arg(long, value_enum)]
+    placement: Option<Sharing>,
 }
 
 /// Runs `cargo xtask bench fault`. When it returns, however it does, nothing of it is left.
@@ -118,7 +119,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
     network.add(network::measure(&placement, exchanges, interrupt)?);
     progress("");
     Ok(Measured {
-        placement: args.placement,
+        placement: placement.sharing(),
         kept_awake: awake.is_ok(),
         userfault,
         by_process,

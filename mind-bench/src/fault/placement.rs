@@ -35,13 +35,18 @@ pub(super) struct Placement {
 
 impl Placement {
     /// A placement on the processors that this process may use.
-    pub(super) fn new(sharing: Sharing) -> Result<Self> {
+    pub(super) fn new(sharing: Option<Sharing>) -> Result<Self> {
         let allowed = sched_getaffinity(None).context("cannot tell which processors there are")?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
         Self::on(cpus.collect(), sharing)
     }
 
-    fn on(cpus: Vec<usize>, sharing: Sharing) -> Result<Self> {
+    fn on(cpus: Vec<usize>, sharing: Option<Sharing>) -> Result<Self> {
+        let sharing = sharing.unwrap_or(if cpus.len() > 1 {
+            Sharing::Across
+        } else {
+            Sharing::Same
+        });
         let least = match sharing {
             Sharing::Same => 1,
             Sharing::Across => 2,
@@ -51,6 +56,11 @@ impl Placement {
             "--placement across takes two processors, and there is one"
         );
         Ok(Self { cpus, sharing })
+    }
+
+    /// Whether they share one.
+    pub(super) fn sharing(&self) -> Sharing {
+        self.sharing
     }
 
     /// Where the program on compute blade `blade` faults.
@@ -132,18 +142,30 @@ mod tests {
 
     #[test]
     fn blades_have_processors_of_their_own_while_there_are_enough() {
-        let placement = Placement::on(vec![2, 5], Sharing::Same).expect("one is enough");
+        let placement = Placement::on(vec![2, 5], Some(Sharing::Same)).expect("one is enough");
         let of = |blade| (placement.program(blade), placement.engine(blade));
         assert_eq!([of(0), of(1), of(2)], [(2, 2), (5, 5), (2, 2)]);
     }
 
     #[test]
+    fn two_processors_are_used_where_there_are_two() {
+        let of = |cpus| {
+            Placement::on(cpus, None)
+                .expect("it takes what there is")
+                .sharing()
+        };
+        assert_eq!(of(vec![4]), Sharing::Same);
+        assert_eq!(of(vec![4, 5]), Sharing::Across);
+    }
+
+    #[test]
     fn across_keeps_an_engine_away_from_its_program() {
-        let placement = Placement::on(vec![0, 1, 2], Sharing::Across).expect("three are enough");
+        let placement =
+            Placement::on(vec![0, 1, 2], Some(Sharing::Across)).expect("three are enough");
         for blade in 0..6 {
             assert_ne!(placement.program(blade), placement.engine(blade));
         }
-        let error = Placement::on(vec![3], Sharing::Across).expect_err("one is not enough");
+        let error = Placement::on(vec![3], Some(Sharing::Across)).expect_err("one is not enough");
         assert!(error.to_string().contains("takes two processors"));
     }
 
