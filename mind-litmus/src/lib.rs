@@ -1,0 +1,5 @@
+//! Litmus tests of x86-TSO: small programs of a few threads, each with the question where they may
+//! end.
+
+pub mod parser;
+pub mod test;
