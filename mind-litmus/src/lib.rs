@@ -2,7 +2,12 @@
 //! end.
 
 pub mod candidates;
+pub mod cycle;
+pub mod family;
+pub mod files;
+pub mod generator;
 pub mod machine;
+pub mod names;
 pub mod oracle;
 pub mod parser;
 pub mod test;
