@@ -1,0 +1,26 @@
+//! Litmus tests of x86-TSO: small programs of a few threads, each with the question where they may
+//! end.
+//!
+//! * A [`mod@test`] is read from a `.litmus` file by the [`parser`], or made from a [`cycle`] by the
+//!   [`generator`]; [`family`] makes the project's own collection, with [`names`] that people know.
+//! * The [`oracle`] says which outcomes are allowed, by walking through all states of the
+//!   store-buffer [`machine`]. The axioms over [`candidates`] say the same in another way.
+//! * A [`runner`] runs a test, which yields a [`histogram`]; a [`report`] holds that against the
+//!   oracle, and [`tables`] shows it.
+//!
+//! Nothing here runs on a simulator or a blade.
+
+pub mod candidates;
+pub mod cycle;
+pub mod family;
+pub mod files;
+pub mod generator;
+pub mod histogram;
+pub mod machine;
+pub mod names;
+pub mod oracle;
+pub mod parser;
+pub mod report;
+pub mod runner;
+pub mod tables;
+pub mod test;
