@@ -7,9 +7,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The exit code after Ctrl-C: 128 and the number of SIGINT.
-const INTERRUPTED: u8 = 130;
-
 /// Measures MIND on eBPF.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
@@ -34,12 +31,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().bench {
         Bench::Pipeline(args) => pipeline::run(&args),
         Bench::Fault(args) => {
-            tracing_subscriber::fmt()
-                .with_writer(std::io::stderr)
-                .with_max_level(tracing::Level::WARN)
-                .with_target(false)
-                .without_time()
-                .init();
+            mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
             fault::run(&args)
         }
         Bench::FaultWorker(args) => fault::worker::main(&args),
@@ -49,7 +41,7 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::from(if error.is::<fault::Interrupted>() {
-                INTERRUPTED
+                mind_cli::INTERRUPTED
             } else {
                 1
             })

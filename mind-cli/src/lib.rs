@@ -3,10 +3,15 @@
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
+pub use tracing_subscriber::filter::LevelFilter;
+
 use tracing_subscriber::EnvFilter;
 
 /// The environment variable that says what is logged, as `tracing-subscriber`'s filters are written.
 pub const LOG_VARIABLE: &str = "MIND_LOG";
+
+/// The exit code after Ctrl-C: 128 and the number of SIGINT.
+pub const INTERRUPTED: u8 = 130;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -23,6 +28,18 @@ pub fn log_to_stderr() {
         )
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Sends what a tool has to say besides its result to stderr, coloured on a terminal, down to `level`: a person reads
+/// it while it comes, so it has no times. To be called once.
+pub fn tell_on_stderr(level: LevelFilter) {
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
         .init();
 }
 

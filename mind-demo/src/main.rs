@@ -12,8 +12,8 @@ use mind_demo::demo::{self, Happenings, Interrupted, Options};
 use mind_demo::rank::Settings;
 use mind_demo::{tables, worker};
 
-/// The exit code after Ctrl-C: 128 and the number of SIGINT.
-const INTERRUPTED: u8 = 130;
+/// What errors begin with.
+const NAME: &str = "demo";
 
 /// PageRank over one graph in disaggregated shared memory, by a process on each compute blade, and
 /// what it cost.
@@ -76,12 +76,7 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(tracing::Level::WARN)
-        .with_target(false)
-        .without_time()
-        .init();
+    mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
     let cli = Cli::parse();
     if let Some(Verb::Worker) = cli.verb {
         return match worker::main() {
@@ -94,22 +89,16 @@ fn main() -> ExitCode {
     }
     let happenings = match Happenings::with_signals() {
         Ok(happenings) => happenings,
-        Err(error) => return failed(&error),
+        Err(error) => return mind_cli::exit(NAME, Err(error)),
     };
     match run(&cli.demo, &happenings) {
-        Ok(()) => ExitCode::SUCCESS,
         // Whatever failed then, it was meant to end.
         Err(_) if happenings.is_interrupted() => {
             eprintln!("demo: {Interrupted}; nothing is left running");
-            ExitCode::from(INTERRUPTED)
+            ExitCode::from(mind_cli::INTERRUPTED)
         }
-        Err(error) => failed(&error),
+        result => mind_cli::exit(NAME, result),
     }
-}
-
-fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("demo: {error:#}");
-    ExitCode::FAILURE
 }
 
 fn run(args: &Demo, happenings: &Happenings) -> Result<()> {

@@ -11,8 +11,8 @@ use mind_soak::{
     ways, worker,
 };
 
-/// The exit code after Ctrl-C: 128 and the number of SIGINT.
-const INTERRUPTED: u8 = 130;
+/// What errors begin with.
+const NAME: &str = "soak";
 
 /// Four blades read and write shared memory at full speed, every path of the switch is taken, every byte checked, and
 /// the machine's memory and the kernel's log are watched. Ends with 0 if nothing was wrong, missing or left.
@@ -60,41 +60,28 @@ fn parse_minutes(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .without_time()
-        .init();
+    mind_cli::tell_on_stderr(mind_cli::LevelFilter::INFO);
     let cli = Cli::parse();
     let result = match &cli.verb {
         Some(Verb::Worker(args)) => worker::main(args),
         Some(Verb::Keep) => worker::keep(),
         None => return soak(&cli.soak),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
-    }
-}
-
-fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("soak: {error:#}");
-    ExitCode::FAILURE
+    mind_cli::exit(NAME, result)
 }
 
 fn soak(args: &Soak) -> ExitCode {
     let signals = match Signals::take() {
         Ok(signals) => signals,
-        Err(error) => return failed(&error),
+        Err(error) => return mind_cli::exit(NAME, Err(error)),
     };
     match run(args, &signals) {
-        Ok(()) => ExitCode::SUCCESS,
         // Whatever failed then, it was meant to end.
         Err(_) if signals.is_interrupted() => {
             eprintln!("soak: {Interrupted}; nothing is left running");
-            ExitCode::from(INTERRUPTED)
+            ExitCode::from(mind_cli::INTERRUPTED)
         }
-        Err(error) => failed(&error),
+        result => mind_cli::exit(NAME, result),
     }
 }
 

@@ -1,6 +1,5 @@
 //! `netns-setup`: the testbed's command line. What it does is in the library.
 
-use std::io::IsTerminal as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -66,12 +65,7 @@ enum Format {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .without_time()
-        .init();
+    mind_cli::tell_on_stderr(mind_cli::LevelFilter::INFO);
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
