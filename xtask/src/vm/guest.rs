@@ -161,9 +161,7 @@ unready() {{
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
-mount -t tmpfs tmpfs /tmp
-mount -t tmpfs tmpfs /var/tmp
-mount -t bpf bpf /sys/fs/bpf
+{fresh}mount -t bpf bpf /sys/fs/bpf
 mount -t tracefs tracefs /sys/kernel/tracing
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir -p /lib/modules/{release}
@@ -174,6 +172,7 @@ mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=mmap {share} {wr
 hostname mind-vm
 ip link set lo up
 "#,
+        fresh = fresh(kernel, work),
         report = port::REPORT,
         stdout = port::STDOUT,
         stderr = port::STDERR,
@@ -209,6 +208,17 @@ ip link set lo up
     text.push_str(off);
     text.push('\n');
     Ok(text.replace("poweroff -f", off))
+}
+
+/// Temporary folders of the guest's own. The host's are seen where the project itself lies in one.
+fn fresh(kernel: &Kernel, work: &Work) -> String {
+    let folders = work.jobs.iter().map(|job| &job.folder);
+    let used: Vec<_> = folders.chain([&kernel.modules, &work.writable]).collect();
+    ["/tmp", "/var/tmp"]
+        .into_iter()
+        .filter(|folder| !used.iter().any(|path| path.starts_with(folder)))
+        .map(|folder| format!("mount -t tmpfs tmpfs {folder}\n"))
+        .collect()
 }
 
 fn quoted(path: &Path) -> Result<String> {
@@ -276,6 +286,20 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("export MIND_X='a b'\n"), "{text}");
+    }
+
+    #[test]
+    fn a_project_in_a_temporary_folder_is_not_covered() {
+        let covered = |work: &Work| {
+            let text = stage2(&kernel(), work).unwrap();
+            ["/tmp", "/var/tmp"].map(|folder| text.contains(&format!("tmpfs {folder}\n")))
+        };
+        let mut work = work();
+        assert_eq!(covered(&work), [true, true]);
+        work.writable = "/var/tmp/mind/target".into();
+        assert_eq!(covered(&work), [true, false]);
+        work.jobs[1].folder = "/tmp/mind".into();
+        assert_eq!(covered(&work), [false, false]);
     }
 
     #[test]
