@@ -16,13 +16,14 @@
 //!
 //! State lies in `/run/mind`: `state.json`, a bpffs at `bpf`, the blades' `sockets`, the services'
 //! `logs`. `/run/mind.lock` is held while a testbed is brought up or down. There is at most one
-//! testbed on a machine.
+//! testbed on a machine. While there is one, the kernel does not group processes by session (see
+//! [`scheduler`]).
 //!
 //! # Parts
 //!
 //! [`plan`] says what a testbed consists of and [`condition`] what is to be made of what is found
-//! on the machine; both are pure. [`Testbed`] does it, on [`mod@namespace`], [`link`], [`program`]
-//! and [`service`].
+//! on the machine; both are pure. [`Testbed`] does it, on [`mod@namespace`], [`link`], [`program`],
+//! [`service`] and [`scheduler`].
 
 pub mod condition;
 pub mod error;
@@ -31,6 +32,7 @@ pub mod namespace;
 pub mod paths;
 pub mod plan;
 pub mod program;
+pub mod scheduler;
 pub mod service;
 pub mod state;
 pub mod testbed;

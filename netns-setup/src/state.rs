@@ -50,6 +50,9 @@ pub struct State {
     pub bound: bool,
     /// Its services, in the order of their start.
     pub services: Vec<RunningService>,
+    /// Whether the kernel grouped processes by session before, and is to do so again.
+    #[serde(default)]
+    pub groups_sessions: bool,
 }
 
 impl State {
@@ -63,6 +66,7 @@ impl State {
             maker,
             bound,
             services: Vec::new(),
+            groups_sessions: false,
         }
     }
 
@@ -129,6 +133,7 @@ mod tests {
         let process = Process { pid: 12, start: 34 };
         let mut state = State::new(Plan::new(2, 1).unwrap(), process, true);
         state.phase = Phase::Up;
+        state.groups_sessions = true;
         state.services.push(RunningService {
             name: "ctl".into(),
             role: Role::Controller,

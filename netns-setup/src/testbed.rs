@@ -17,6 +17,7 @@ use crate::namespace;
 use crate::paths;
 use crate::plan::{Kind, Plan};
 use crate::program::{self, Process};
+use crate::scheduler;
 use crate::service::{self, Role};
 use crate::state::{Phase, State};
 
@@ -290,7 +291,15 @@ fn raise(state: &mut State, options: &Options) -> Result<()> {
         fs::create_dir_all(folder).map_err(Error::io("create the folder", folder))?;
     }
     let file = paths::state();
+    state.groups_sessions = scheduler::groups_sessions()?;
+    // Before anything is done that the next one must undo.
     state.write(&file)?;
+    if state.groups_sessions
+        && let Err(error) = scheduler::group_sessions(false)
+    {
+        state.groups_sessions = false;
+        tracing::warn!(error = %chain(&error), "under load, packets may have to wait for seconds");
+    }
     let bpffs = paths::bpffs();
     mount(
         Some("bpf"),
@@ -371,6 +380,9 @@ fn remove(state: Option<&State>) -> Result<()> {
     let names: Vec<_> = namespaces.into_iter().collect();
     note(in_parallel(&names, |name| namespace::remove(name)));
     namespace::remove_empty_folder();
+    if state.is_some_and(|state| state.groups_sessions) {
+        note(scheduler::group_sessions(true));
+    }
     note(remove_folder(Path::new(paths::RUN)));
     first
 }
