@@ -138,9 +138,9 @@ impl Plan {
 /// None, or up to a length that is drawn first: the interesting ones may be short or long.
 fn delay(random: &mut Rng) -> Duration {
     let longest = LONGEST_DELAY >> random.u32(..8);
-    match random.u32(..4) {
-        0 => Duration::ZERO,
-        _ => Duration::from_nanos(random.u64(..longest)),
+    match random.bool() {
+        true => Duration::ZERO,
+        false => Duration::from_nanos(random.u64(..longest)),
     }
 }
 
