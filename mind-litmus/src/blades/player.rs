@@ -9,6 +9,7 @@ use super::job::{Job, JobError, Seen};
 use super::layout::{ARENA_BYTES, Place};
 use super::meeting::{Meeting, Missing};
 use super::plan::{Copy, Plan, Touch};
+use super::processors::Processors;
 use crate::test::{Location, Observable, Register, Test, Width};
 
 /// Why a player does not finish.
@@ -88,7 +89,9 @@ impl Player<'_> {
         self.meeting
             .meet(all(), job.prepared_step())
             .map_err(|source| missing(&"preparing pages", source))?;
+        let mut processors = Processors::allowed();
         for part in &mut parts {
+            processors.take(part.thread);
             let players = part.copy.players.iter().copied();
             self.meeting
                 .meet(players, job.copy_step(part.number))
@@ -101,6 +104,7 @@ impl Player<'_> {
             // width and share no cache line.
             unsafe { part.code.run(memory) };
         }
+        drop(processors);
         self.meeting
             .meet(all(), job.played_step())
             .map_err(|source| missing(&"reading variables", source))?;
