@@ -191,7 +191,12 @@ impl Member {
 
     /// The error about a worker that says no more: how it ended, and its last words.
     pub fn silent(&mut self, error: Option<&io::Error>) -> Failed {
-        let how = match (self.wait(GRACE), error) {
+        // One that talks nonsense may go on doing so.
+        let limit = match error {
+            Some(_) => Duration::from_millis(100),
+            None => GRACE,
+        };
+        let how = match (self.wait(limit), error) {
             (Some(status), None) => Ended(status).to_string(),
             (Some(status), Some(error)) => {
                 format!("cannot be understood ({error}) and {}", Ended(status))

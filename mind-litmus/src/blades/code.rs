@@ -149,12 +149,14 @@ impl Code {
         let registers = &mut self.registers;
         for step in &self.steps {
             match *step {
-                // SAFETY: the caller's promise.
                 Step::Access {
                     at,
                     width,
                     operation,
-                } => unsafe { perform(at, width, operation, registers, memory) },
+                } => {
+                    // SAFETY: the caller's promise.
+                    unsafe { perform(at, width, operation, registers, memory) }
+                }
                 Step::Move { width, value, to } => {
                     registers[to] = width.truncate(value.read(registers));
                 }
@@ -259,6 +261,6 @@ exists (x=0)
             found.shown(&test),
             allowed.first().unwrap().shown(&test)
         );
-        assert!(found.values().iter().any(|value| *value == 23), "y");
+        assert!(found.values().contains(&23), "y");
     }
 }
