@@ -100,11 +100,11 @@ pub enum CompanyError {
     #[error(transparent)]
     Job(#[from] JobError),
     /// The answers do not fit together.
-    #[error("the players {} do not fit together", names.join(", "))]
+    #[error("{name} does not fit the plan")]
     Mismatch {
-        /// All players, in order.
-        names: Vec<String>,
-        /// Who does not fit.
+        /// Whose.
+        name: String,
+        /// What does not fit.
         source: Mismatch,
     },
 }
@@ -127,7 +127,7 @@ pub struct Company {
     /// The last step to which players have come.
     step: u64,
     /// What workers find by a path of this process's.
-    _shared: Vec<Shared>,
+    shared: Vec<Shared>,
 }
 
 impl Company {
@@ -163,14 +163,18 @@ impl Company {
             random: Rng::with_seed(seed),
             step: 0,
             names,
-            _shared: shared,
+            shared,
         };
         for (number, player) in company.names.iter().enumerate() {
-            let mut command = member::own_program(VERB).map_err(CompanyError::Memory)?;
+            let name = format!("the worker on {player}");
+            let mut command = member::own_program(VERB).map_err(|source| NotStarted {
+                name: name.clone(),
+                source: source.into(),
+            })?;
             command
                 .arg(format!("--number={number}"))
                 .arg(format!("--names={}", company.names.join(",")))
-                .arg(format!("--seats={}", company._shared[0].path().display()))
+                .arg(format!("--seats={}", company.shared[0].path().display()))
                 .arg(&tested);
             let spawn = |command: &mut Command| -> Result<_, Box<dyn Error + Send + Sync>> {
                 Ok(match stage {
@@ -180,7 +184,6 @@ impl Company {
             };
             let to = sender.clone();
             let pass = move |heard| to.send(Happening::Heard(number, heard)).is_ok();
-            let name = format!("the worker on {player}");
             let member = Member::start(&name, command, spawn, lines::receive, pass)?;
             company.members.push(member);
         }
@@ -247,7 +250,7 @@ impl Company {
             }
         }
         gather::gather(test, &plan, &seen).map_err(|source| CompanyError::Mismatch {
-            names: self.names.clone(),
+            name: self.members[source.player].name().to_owned(),
             source,
         })
     }

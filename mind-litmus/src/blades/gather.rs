@@ -9,7 +9,7 @@ use crate::test::{Observable, Outcome, Test};
 
 /// A player whose answer does not fit the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("player {player} tells of {of} {told} values or copies; the plan wants {wanted}")]
+#[error("it tells of {told} {of}; the plan wants {wanted}")]
 pub struct Mismatch {
     /// Who.
     pub player: usize,
@@ -35,8 +35,10 @@ pub fn gather(test: &Test, plan: &Plan, seen: &[Seen]) -> Result<Histogram, Mism
     let registers: Vec<usize> = (0..test.threads().len())
         .map(|thread| observed_registers(test, thread).count())
         .collect();
-    let mut threads = Told::new("registers", seen.iter().map(|seen| &seen.registers));
-    let mut keepers = Told::new("variables", seen.iter().map(|seen| &seen.memory));
+    let played = ["copies that it played", "registers of a copy"];
+    let mut threads = Told::new(played, seen.iter().map(|seen| &seen.registers));
+    let kept = ["copies that it kept", "variables of a copy"];
+    let mut keepers = Told::new(kept, seen.iter().map(|seen| &seen.memory));
     let mut outcomes = Vec::with_capacity(plan.copies.len());
     for copy in &plan.copies {
         // In the order of what is observed: registers by thread, then memory.
@@ -56,13 +58,14 @@ pub fn gather(test: &Test, plan: &Plan, seen: &[Seen]) -> Result<Histogram, Mism
 
 /// The values of each player, copy by copy.
 struct Told<'s> {
-    of: &'static str,
+    /// What copies and values are, for errors.
+    of: [&'static str; 2],
     values: Vec<&'s [Vec<u64>]>,
     taken: Vec<usize>,
 }
 
 impl<'s> Told<'s> {
-    fn new(of: &'static str, values: impl Iterator<Item = &'s Vec<Vec<u64>>>) -> Self {
+    fn new(of: [&'static str; 2], values: impl Iterator<Item = &'s Vec<Vec<u64>>>) -> Self {
         let values: Vec<&[_]> = values.map(Vec::as_slice).collect();
         let taken = vec![0; values.len()];
         Self { of, values, taken }
@@ -72,15 +75,18 @@ impl<'s> Told<'s> {
     fn next(&mut self, player: usize, wanted: usize) -> Result<&'s [u64], Mismatch> {
         let all = self.values.get(player).copied().unwrap_or_default();
         let taken = self.taken.get(player).copied().unwrap_or_default();
-        let mismatch = |told, wanted| Mismatch {
+        let [copies, each] = self.of;
+        let mismatch = |of, told, wanted| Mismatch {
             player,
-            of: self.of,
+            of,
             told,
             wanted,
         };
-        let values = all.get(taken).ok_or_else(|| mismatch(taken, taken + 1))?;
+        let values = all
+            .get(taken)
+            .ok_or_else(|| mismatch(copies, taken, taken + 1))?;
         if values.len() != wanted {
-            return Err(mismatch(values.len(), wanted));
+            return Err(mismatch(each, values.len(), wanted));
         }
         self.taken[player] += 1;
         Ok(values)
@@ -92,7 +98,7 @@ impl<'s> Told<'s> {
             if values.len() != *taken {
                 return Err(Mismatch {
                     player,
-                    of: self.of,
+                    of: self.of[0],
                     told: values.len(),
                     wanted: *taken,
                 });
@@ -151,15 +157,18 @@ mod tests {
         let missing = error(|seen| {
             seen.registers.pop();
         });
-        assert_eq!((missing.player, missing.of), (1, "registers"));
+        assert_eq!((missing.player, missing.of), (1, "copies that it played"));
         let more = error(|seen| seen.memory.push(vec![7, 7]));
-        assert_eq!((more.of, more.told), ("variables", more.wanted + 1));
+        assert_eq!(
+            (more.of, more.told),
+            ("copies that it kept", more.wanted + 1)
+        );
         let short = error(|seen| {
             seen.memory[0].pop();
         });
         assert_eq!(
             short.to_string(),
-            "player 1 tells of variables 1 values or copies; the plan wants 2"
+            "it tells of 1 variables of a copy; the plan wants 2"
         );
         assert!(gather(&test, &plan, &good[..1]).is_err());
     }
