@@ -131,7 +131,7 @@ fn every_test_of_the_collection_can_be_played() {
         length: 8,
     };
     let collection = family::collection(size).unwrap();
-    let tests: Vec<_> = collection.into_iter().map(|(_, test)| test).collect();
+    let tests: Vec<_> = collection.into_values().collect();
     // Each layout has a third of them: where other programs run, to meet takes milliseconds.
     for (layout, tests) in Layout::ALL
         .into_iter()

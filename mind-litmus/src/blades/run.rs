@@ -50,7 +50,7 @@ pub struct TooFewBlades {
 ///
 /// Whatever kept tests from being run. Forbidden outcomes are in the report.
 pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<Report> {
-    check(tests, &options.layouts)?;
+    check(tests, &options.layouts, interrupt)?;
     let testbed;
     let stage = if options.own_memory {
         Stage::Machine(most_threads(tests).max(2))
@@ -85,8 +85,9 @@ pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<R
 }
 
 /// What can be known to fail before anything is begun.
-fn check(tests: &[Test], layouts: &[Layout]) -> Result<()> {
+fn check(tests: &[Test], layouts: &[Layout], interrupt: &Interrupt) -> Result<()> {
     for test in tests {
+        interrupt.check()?;
         for layout in layouts {
             layout.copies(test.name(), test.memory().len())?;
         }
