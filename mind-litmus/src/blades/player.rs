@@ -92,9 +92,8 @@ impl Player<'_> {
         let mut processors = Processors::allowed();
         for part in &mut parts {
             processors.take(part.thread);
-            let players = part.copy.players.iter().copied();
             self.meeting
-                .meet(players, job.copy_step(part.number))
+                .meet_closely(&part.copy.players, job.copy_step(part.number))
                 .map_err(|source| {
                     let number = part.number + 1;
                     missing(&format_args!("copy {number} of {}", job.copies), source)
