@@ -2,12 +2,11 @@
 //! that knows the order of things.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use mind_crew::{Heard, Interrupt, Interrupted};
 use netns_setup::condition::Condition;
 use netns_setup::testbed::{self, Guard};
 use netns_setup::{Kind, Testbed};
@@ -40,17 +39,12 @@ pub struct Options {
     pub patience: Duration,
 }
 
-/// Somebody wanted the demo to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("interrupted")]
-pub struct Interrupted;
-
 /// What happens, and whether somebody wants the demo to end.
 #[derive(Debug)]
 pub struct Happenings {
     sender: Sender<Happening>,
     receiver: Receiver<Happening>,
-    interrupted: Arc<AtomicBool>,
+    interrupt: Interrupt,
 }
 
 impl Happenings {
@@ -61,32 +55,24 @@ impl Happenings {
     /// When the signals cannot be taken.
     pub fn with_signals() -> Result<Self> {
         let (sender, receiver) = mpsc::channel();
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let (flag, to) = (Arc::clone(&interrupted), sender.clone());
-        ctrlc::set_handler(move || {
-            flag.store(true, Ordering::SeqCst);
-            // Nobody listens before and after the workers run; they look at the flag.
-            to.send(Happening::Interrupted).ok();
-        })
-        .context("cannot take Ctrl-C")?;
+        let interrupt = Interrupt::with_signals().context("cannot take Ctrl-C")?;
+        let to = sender.clone();
+        // Nobody listens before and after the workers run; they look whether it is wanted.
+        interrupt.tell(move || drop(to.send(Happening::Interrupted)));
         Ok(Self {
             sender,
             receiver,
-            interrupted,
+            interrupt,
         })
     }
 
     /// Whether somebody wanted the demo to end.
     pub fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::SeqCst)
+        self.interrupt.is_wanted()
     }
 
     fn check(&self) -> Result<(), Interrupted> {
-        if self.is_interrupted() {
-            Err(Interrupted)
-        } else {
-            Ok(())
-        }
+        self.interrupt.check()
     }
 }
 
@@ -227,10 +213,10 @@ fn follow(
                 return Err(crew.late(|worker| done[worker].is_some(), limit));
             }
             Ok(Happening::Interrupted) => return Err(Interrupted.into()),
-            Ok(Happening::Silent(worker, error)) => {
+            Ok(Happening::Heard(worker, Heard::Silent(error))) => {
                 return Err(crew.silent(worker, error.as_ref()).into());
             }
-            Ok(Happening::Event(worker, event, told)) => match event {
+            Ok(Happening::Heard(worker, Heard::Said((event, told)))) => match event {
                 Event::Iteration { number, delta } if worker == LOADER => {
                     progress.iteration(number, delta);
                 }

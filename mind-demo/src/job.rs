@@ -2,7 +2,7 @@
 //! stdin, to the first one also the graph; the end of stdin tells it to leave. From a worker: events
 //! as lines of JSON on stdout, and after the last one the ranks, if the job asks for them.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -92,34 +92,6 @@ pub struct Done {
     pub ranks: usize,
 }
 
-/// Sends a line of JSON.
-///
-/// # Errors
-///
-/// Those of `to`.
-pub fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    to.write_all(&line)?;
-    to.flush()
-}
-
-/// Receives a line of JSON; `None` at the end.
-///
-/// # Errors
-///
-/// Those of `from`; `InvalidData` for what is no such message, with the line.
-pub fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> io::Result<Option<T>> {
-    let mut line = String::new();
-    if from.read_line(&mut line)? == 0 {
-        return Ok(None);
-    }
-    serde_json::from_str(&line).map(Some).map_err(|error| {
-        let text = format!("unexpected message `{}`: {error}", line.trim_end());
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })
-}
-
 /// Sends ranks.
 ///
 /// # Errors
@@ -150,6 +122,7 @@ pub fn receive_ranks(from: &mut impl Read, count: usize) -> io::Result<Vec<f64>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mind_crew::lines;
 
     #[test]
     fn events_and_ranks_share_a_stream() {
@@ -162,26 +135,17 @@ mod tests {
             ranks: 2,
         });
         let mut bytes = Vec::new();
-        send(&mut bytes, &Event::Attached).unwrap();
-        send(&mut bytes, &done).unwrap();
+        lines::send(&mut bytes, &Event::Attached).unwrap();
+        lines::send(&mut bytes, &done).unwrap();
         // What reads like the end of a line is none.
         let ranks = [f64::from_bits(0x0a0a_0a0a_0a0a_0a0a), 1.0 / 3.0];
         send_ranks(&mut bytes, &ranks).unwrap();
 
         let mut from = bytes.as_slice();
-        assert_eq!(receive(&mut from).unwrap(), Some(Event::Attached));
-        assert_eq!(receive(&mut from).unwrap(), Some(done));
+        assert_eq!(lines::receive(&mut from).unwrap(), Some(Event::Attached));
+        assert_eq!(lines::receive(&mut from).unwrap(), Some(done));
         assert_eq!(receive_ranks(&mut from, 2).unwrap(), ranks);
-        assert_eq!(receive::<Event>(&mut from).unwrap(), None);
+        assert_eq!(lines::receive::<Event>(&mut from).unwrap(), None);
         assert!(receive_ranks(&mut from, 1).is_err());
-    }
-
-    #[test]
-    fn what_is_no_event_is_shown() {
-        let error = receive::<Event>(&mut &b"Segmentation fault\n"[..]).unwrap_err();
-        assert!(
-            error.to_string().contains("`Segmentation fault`"),
-            "{error}"
-        );
     }
 }

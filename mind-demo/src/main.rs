@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
-use mind_demo::demo::{self, Happenings, Interrupted, Options};
+use mind_crew::Interrupted;
+use mind_demo::demo::{self, Happenings, Options};
 use mind_demo::rank::Settings;
 use mind_demo::{tables, worker};
 
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
     match run(&cli.demo, &happenings) {
         // Whatever failed then, it was meant to end.
         Err(_) if happenings.is_interrupted() => {
-            eprintln!("demo: {Interrupted}; nothing is left running");
+            eprintln!("demo: {Interrupted}");
             ExitCode::from(mind_cli::INTERRUPTED)
         }
         result => mind_cli::exit(NAME, result),

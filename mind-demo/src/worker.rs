@@ -1,14 +1,13 @@
 //! A worker: the process on a compute blade that does its part of the job in shared memory.
 
 use std::hash::{DefaultHasher, Hasher as _};
-use std::io::{self, BufRead, BufReader};
-use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, BufReader};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use mind_client::{Access, Open, Process};
+use mind_crew::lines;
+use mind_crew::orders::{self, Idle};
 
 use crate::barrier::Barrier;
 use crate::graph::Graph;
@@ -17,9 +16,6 @@ use crate::layout::Part;
 use crate::memory::Memory;
 use crate::rank::{Step, Worker};
 
-/// The exit code of a worker that was left alone.
-const ORPHANED: i32 = 3;
-
 /// Does the job that stdin tells, and stays until stdin ends.
 ///
 /// # Errors
@@ -27,7 +23,7 @@ const ORPHANED: i32 = 3;
 /// Whatever keeps it from finishing.
 pub fn main() -> Result<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin());
-    let job: Job = job::receive(&mut input)
+    let job: Job = lines::receive(&mut input)
         .context("cannot read the job on stdin")?
         .context("there is no job on stdin; `cargo xtask demo` starts workers")?;
     if job.worker >= job.owners.len() {
@@ -43,15 +39,16 @@ pub fn main() -> Result<()> {
     } else {
         None
     };
-    let finished = Arc::new(AtomicBool::new(false));
-    watch(input, Arc::clone(&finished))?;
+    let idle = Idle::default();
+    // Threads that wait for a page end with it, too.
+    orders::watch(input, &idle).context("cannot start the thread that watches stdin")?;
 
     let process = Process::attach(DOMAIN).context("cannot attach to the blade")?;
     let memory = open(&process, &job)?;
     report(&Event::Attached)?;
     let (done, ranks) = work(memory, &job, graph.as_ref(), report)?;
     // Before it is said, since the answer may be the end of stdin.
-    finished.store(true, Ordering::SeqCst);
+    idle.set(true);
     report(&Event::Done(done))?;
     job::send_ranks(io::BufWriter::new(io::stdout().lock()), &ranks)
         .context("cannot write the ranks")?;
@@ -62,25 +59,7 @@ pub fn main() -> Result<()> {
 }
 
 fn report(event: &Event) -> io::Result<()> {
-    job::send(io::stdout().lock(), event)
-}
-
-/// Ends the process with its stdin: the demo closes it, or is gone. Threads that wait for a page
-/// end, too.
-fn watch(mut input: impl BufRead + Send + 'static, finished: Arc<AtomicBool>) -> Result<()> {
-    std::thread::Builder::new()
-        .name("stdin".into())
-        .spawn(move || {
-            let mut rest = [0; 64];
-            while input.read(&mut rest).is_ok_and(|count| count > 0) {}
-            if finished.load(Ordering::SeqCst) {
-                process::exit(0);
-            }
-            eprintln!("stdin has ended: the demo is gone");
-            process::exit(ORPHANED);
-        })
-        .context("cannot start the thread that watches stdin")?;
-    Ok(())
+    lines::send(io::stdout().lock(), event)
 }
 
 /// Opens the job's areas. Whoever comes first makes them.

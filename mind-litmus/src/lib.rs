@@ -8,8 +8,9 @@
 //! * A [`runner`] runs a test, which yields a [`histogram`]; a [`report`] holds that against the
 //!   oracle, and [`tables`] shows it.
 //!
-//! Nothing here runs on a simulator or a blade.
+//! [`blades`] is the runner on real blades. None runs on a simulator.
 
+pub mod blades;
 pub mod candidates;
 pub mod cycle;
 pub mod family;

@@ -1,4 +1,7 @@
-//! `mind-litmus`: the command line.
+//! `mind-litmus`: the command line, and that of the workers that it starts on blades. How tests are
+//! run is in `run`.
+
+mod run;
 
 use std::fs;
 use std::io::Write as _;
@@ -7,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, value_parser};
+use mind_litmus::blades::worker;
 use mind_litmus::cycle::Cycle;
 use mind_litmus::family::{self, Size};
 use mind_litmus::machine::Model;
@@ -15,16 +19,27 @@ use mind_litmus::test::Test;
 use mind_litmus::{files, report, tables};
 use serde_json::{Value, json};
 
-/// Litmus tests of x86-TSO: reads them, makes them from cycles, and says which outcomes are allowed.
+/// Litmus tests of x86-TSO: runs them on the blades of a testbed, reads them, makes them from cycles,
+/// and says which outcomes are allowed.
 #[derive(Parser)]
-#[command(version, disable_help_subcommand = true)]
+#[command(
+    version,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: run::Args,
 }
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Run tests on the blades of the testbed that `netns-setup up` has made, as is done without a
+    /// verb; fails if an outcome is forbidden.
+    Run(run::Args),
     /// List tests, how many outcomes x86-TSO and sequential consistency allow, and whether these
     /// make the test's condition true.
     List {
@@ -58,19 +73,30 @@ enum Verb {
         #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(4..=12))]
         length: Option<u8>,
     },
+    /// What runs on each compute blade.
+    #[command(name = worker::VERB, hide = true)]
+    Worker(worker::Args),
 }
 
+/// What errors begin with.
+const NAME: &str = "mind-litmus";
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
-        Verb::List { paths, json } => list(&paths, json),
-        Verb::Show { what, json } => show(&what, json),
-        Verb::Generate {
+    mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
+    let cli = Cli::parse();
+    let result = match cli.verb {
+        None => return run::main(&cli.run),
+        Some(Verb::Run(args)) => return run::main(&args),
+        Some(Verb::List { paths, json }) => list(&paths, json),
+        Some(Verb::Show { what, json }) => show(&what, json),
+        Some(Verb::Generate {
             out,
             threads,
             length,
-        } => generate(&out, threads, length),
+        }) => generate(&out, threads, length),
+        Some(Verb::Worker(args)) => worker::main(&args),
     };
-    mind_cli::exit("mind-litmus", result)
+    mind_cli::exit(NAME, result)
 }
 
 /// Prints the program's answer.
@@ -154,7 +180,7 @@ fn show(what: &str, json: bool) -> Result<()> {
     }
 }
 
-/// The tests that an argument of `show` means.
+/// The tests that an argument of `show` or `run` means.
 fn tests(what: &str) -> Result<Vec<Test>> {
     let reason = match what.parse::<Cycle>() {
         Ok(cycle) => return Ok(vec![family::test(&cycle)?]),
@@ -214,4 +240,43 @@ fn generate(out: &Path, threads: u8, length: Option<u8>) -> Result<()> {
     // As the diy tools do: the file that their other tools take instead of names of tests.
     write("@all", &index)?;
     answer(&format!("{} tests in {}\n", tests.len(), out.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        let cli =
+            Cli::try_parse_from(["mind-litmus", "--layout", "one-page", "SB", "x/y"]).unwrap();
+        assert!(cli.verb.is_none());
+        let cli = Cli::try_parse_from(["mind-litmus", "run", "--iterations=5", "SB"]).unwrap();
+        assert!(matches!(cli.verb, Some(Verb::Run(_))));
+        let cli = Cli::try_parse_from(["mind-litmus", "show", "SB"]).unwrap();
+        assert!(matches!(cli.verb, Some(Verb::Show { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        for wrong in [
+            &["mind-litmus"][..],
+            &["mind-litmus", "run"],
+            &["mind-litmus", "--iterations", "0", "SB"],
+            &["mind-litmus", "--layout", "nowhere", "SB"],
+            &["mind-litmus", "--seed", "-1", "SB"],
+            &[
+                "mind-litmus",
+                "worker",
+                "--number=0",
+                "--names=a",
+                "--seats=x",
+            ],
+        ] {
+            let error = Cli::try_parse_from(wrong).err().expect("it cannot be");
+            assert_eq!(error.exit_code(), 2, "{wrong:?}");
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! The program: what it prints, and what it ends with.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use netns_setup::condition::Condition;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn run(arguments: &[&str]) -> Output {
@@ -170,4 +174,204 @@ fn what_is_asked_wrongly_is_refused_with_the_reason() {
         file.contains("cannot make the folder `/dev/null/x`"),
         "{file}"
     );
+}
+
+#[test]
+fn tests_are_run_in_the_memory_of_this_machine_and_the_exit_code_is_theirs() {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = run(&[
+        "--own-memory",
+        "--iterations=300",
+        "--seed=7",
+        "MP",
+        "PosWR Fre Coe",
+    ]);
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    // Nothing but what goes on: the result is on stdout.
+    assert!(
+        stderr.contains("2 tests, 300 copies of each with 3 layouts"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("--seed 7 draws the same lots"), "{stderr}");
+    let text = String::from_utf8(stdout).unwrap();
+    for setting in ["own-page", "one-region", "one-page"] {
+        let head = format!("MP (this machine, {setting}): 300 copies");
+        assert!(text.contains(&head), "{text}");
+    }
+    assert!(
+        text.ends_with("6 tests, 1800 copies: 0 wrong, 0 forbidden outcomes\n"),
+        "{text}"
+    );
+
+    let Output { status, stdout, .. } =
+        run(&["run", "--own-memory", "--json", "--layout=one-page", "WRC"]);
+    assert!(status.success());
+    let json: Value = serde_json::from_slice(&stdout).unwrap();
+    assert!(json["seed"].is_u64());
+    let test = &json["tests"][0];
+    assert_eq!(test["name"], "WRC");
+    assert_eq!(test["setting"], "this machine, one-page");
+    let rows = test["outcomes"].as_array().unwrap();
+    let count = rows.iter().map(|row| row["count"].as_u64().unwrap());
+    assert_eq!(count.sum::<u64>(), 1000);
+}
+
+#[test]
+fn without_a_testbed_it_is_said_how_to_make_one() {
+    if !matches!(netns_setup::testbed::look(), Ok(Condition::Absent)) {
+        eprintln!("SKIPPED: there is a testbed on this machine, or debris of one");
+        return;
+    }
+    let Output { status, stderr, .. } = run(&["SB"]);
+    assert_eq!(status.code(), Some(1));
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert!(
+        stderr.contains("no testbed is running; `netns-setup up` starts one"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn usage_is_2_and_what_cannot_be_run_is_1() {
+    for wrong in [
+        &[][..],
+        &["run"],
+        &["--iterations=0", "SB"],
+        &["--layout=x", "SB"],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    let Output { status, stderr, .. } = run(&["--own-memory", "SB", "NOPE"]);
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        String::from_utf8(stderr)
+            .unwrap()
+            .contains("`NOPE` is no cycle")
+    );
+
+    let folder = folder("many-variables");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("many.litmus");
+    let stores: String = (0..64).map(|of| format!(" movq $1,(x{of}) ;\n")).collect();
+    let text = format!("X86_64 many\n{{ }}\n P0 ;\n{stores}exists (x0=1)\n");
+    fs::write(&file, text).unwrap();
+    let complaint = complaint(&["--own-memory", file.to_str().unwrap()]);
+    assert!(
+        complaint.contains(
+            "the test `many` has 64 variables; with the layout one-page there is room for 63"
+        ),
+        "{complaint}"
+    );
+}
+
+/// A run that goes on until it is ended, and its workers, which are at work.
+fn endless() -> (Child, Vec<i32>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mind-litmus"))
+        .args([
+            "--own-memory",
+            "--iterations=1000000000",
+            "--layout=one-page",
+            "SB",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id().cast_signed();
+    let begin = Instant::now();
+    let workers = loop {
+        let workers = children(pid);
+        let at_work = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/maps"));
+        // The arena is mapped when it is ready.
+        let ready = |pid: &i32| at_work(pid).is_ok_and(|maps| maps.contains("memfd:litmus "));
+        if workers.len() == 2 && workers.iter().all(ready) {
+            break workers;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "{workers:?}");
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    (child, workers)
+}
+
+/// The children of a process, whichever of its threads started them.
+fn children(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let lists = threads
+        .flatten()
+        .map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    let text: String = lists.collect();
+    text.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
+/// Waits until these processes have ended.
+fn gone(workers: &[i32]) {
+    let begin = Instant::now();
+    while workers
+        .iter()
+        .any(|pid| Path::new(&format!("/proc/{pid}")).exists())
+    {
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "{workers:?} are left"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// The last lines of what a run says on stderr.
+fn last_words(child: &mut Child) -> String {
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let lines: Vec<_> = stderr.lines().map(Result::unwrap).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn ctrl_c_ends_it_with_130_and_leaves_nothing() {
+    for wish in [Signal::INT, Signal::TERM] {
+        let (mut child, workers) = endless();
+        signal(child.id().cast_signed(), wish);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        let text = last_words(&mut child);
+        assert!(
+            text.ends_with("interrupted; nothing is left running"),
+            "{text}"
+        );
+        gone(&workers);
+    }
+}
+
+#[test]
+fn a_worker_that_dies_is_named_and_the_others_end() {
+    let (mut child, workers) = endless();
+    signal(workers[0], Signal::KILL);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let text = last_words(&mut child);
+    assert!(
+        text.contains("cannot run the test `SB` (this machine, one-page): the worker on p"),
+        "{text}"
+    );
+    assert!(text.contains("died of SIGKILL"), "{text}");
+    gone(&workers);
+}
+
+#[test]
+fn workers_end_with_whoever_started_them() {
+    let (mut child, workers) = endless();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    gone(&workers);
 }

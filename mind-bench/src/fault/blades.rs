@@ -5,11 +5,11 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mind_api::program::{BladeReport, FromBlade, Packets, ToBlade};
+use mind_crew::Interrupt;
 use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
 
 use super::{
     crew::Worker,
-    interrupt::Interrupt,
     order::{Answer, Order},
     placement::{self, Placement},
 };

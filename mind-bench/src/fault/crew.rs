@@ -1,31 +1,24 @@
-//! A worker as the bench sees it: a child process that is given orders one by one. One that is
-//! dropped is killed.
+//! A worker as the bench sees it: it is given orders one by one. One that is dropped is killed.
 
 use std::{
-    io::{self, BufReader},
-    os::unix::process::CommandExt as _,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, Command},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
+use mind_crew::{Heard, Interrupt, Interrupted, Member, lines, member};
 
-use super::{
-    interrupt::{Interrupt, Interrupted},
-    order::{self, Answer, Order},
-};
+use super::order::{Answer, Order};
 
 /// How long an order may take before the bench gives up. Not a bound on performance.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the bench waits for.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// The worker answers.
-    Answer(Answer),
-    /// It says no more: it has ended, or what it said is not understood.
-    Silent(Option<io::Error>),
+enum Event {
+    /// The worker answers, or says no more.
+    Heard(Heard<Answer>),
     /// Somebody wants the bench to end.
     Interrupted,
 }
@@ -33,10 +26,7 @@ pub(super) enum Event {
 /// A running worker.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// For errors.
-    name: String,
-    child: Child,
-    stdin: Option<ChildStdin>,
+    member: Member,
     events: Receiver<Event>,
 }
 
@@ -49,63 +39,36 @@ impl Worker {
         interrupt: &Interrupt,
         spawn: impl FnOnce(&mut Command) -> Result<Child>,
     ) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot tell where this program lies")?;
-        let mut command = Command::new(program);
-        command
-            .arg(super::WORKER)
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            // Ctrl-C at the terminal is for the bench, which ends its workers.
-            .process_group(0);
-        let child = spawn(&mut command).with_context(|| format!("cannot start {name}"))?;
-        let mut worker = Self::of(name, child, interrupt)?;
+        let mut command =
+            member::own_program(super::WORKER).context("cannot tell where this program lies")?;
+        command.args(args);
+        let mut worker = Self::of(name, command, interrupt, spawn)?;
         match worker.wait()? {
             Answer::Ready => Ok(worker),
             other => bail!("{name} is not ready but says {other:?}"),
         }
     }
 
-    fn of(name: &str, mut child: Child, interrupt: &Interrupt) -> Result<Self> {
+    fn of(
+        name: &str,
+        command: Command,
+        interrupt: &Interrupt,
+        spawn: impl FnOnce(&mut Command) -> Result<Child>,
+    ) -> Result<Self> {
         let (sender, events) = mpsc::channel();
-        interrupt.tell(sender.clone());
-        let stdin = child.stdin.take();
-        let stdout = child.stdout.take();
-        let worker = Self {
-            name: name.to_owned(),
-            child,
-            stdin,
-            events,
-        };
-        let mut from = BufReader::new(stdout.context("a worker has no stdout")?);
-        std::thread::Builder::new()
-            .name("listener".into())
-            .spawn(move || {
-                loop {
-                    let event = match order::receive(&mut from) {
-                        Ok(Some(answer)) => Event::Answer(answer),
-                        Ok(None) => Event::Silent(None),
-                        Err(error) => Event::Silent(Some(error)),
-                    };
-                    let is_last = matches!(event, Event::Silent(_));
-                    if sender.send(event).is_err() || is_last {
-                        return;
-                    }
-                }
-            })
-            .context("cannot start a thread that listens to a worker")?;
-        Ok(worker)
+        let to = sender.clone();
+        // It may have ended.
+        interrupt.tell(move || drop(to.send(Event::Interrupted)));
+        let pass = move |heard| sender.send(Event::Heard(heard)).is_ok();
+        let member = Member::start(name, command, spawn, lines::receive, pass)?;
+        Ok(Self { member, events })
     }
 
     /// Gives an order and waits for the answer.
     pub(super) fn ask(&mut self, order: &Order) -> Result<Answer> {
-        let stdin = self.stdin.as_mut().context("a worker has no stdin")?;
-        match order::send(stdin, order) {
-            // It has ended, and how says more.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            result => result.with_context(|| format!("cannot tell {} what to do", self.name))?,
-        }
+        self.member
+            .tell(order)
+            .with_context(|| format!("cannot tell {} what to do", self.member.name()))?;
         self.wait()
     }
 
@@ -119,36 +82,25 @@ impl Worker {
 
     /// The error about an answer to something else.
     pub(super) fn unexpected(&self, answer: &Answer) -> anyhow::Error {
-        anyhow::anyhow!("{} answers something else: {answer:?}", self.name)
+        anyhow::anyhow!("{} answers something else: {answer:?}", self.member.name())
     }
 
     fn wait(&mut self) -> Result<Answer> {
         match self.events.recv_timeout(PATIENCE) {
-            Ok(Event::Answer(answer)) => Ok(answer),
+            Ok(Event::Heard(Heard::Said(answer))) => Ok(answer),
+            Ok(Event::Heard(Heard::Silent(error))) => {
+                Err(self.member.silent(error.as_ref()).into())
+            }
             Ok(Event::Interrupted) => Err(Interrupted.into()),
-            Ok(Event::Silent(Some(error))) => {
-                Err(error).with_context(|| format!("{} cannot be understood", self.name))
-            }
-            // Its stdout ends with it.
-            Ok(Event::Silent(None)) => {
-                let status = self.child.wait()?;
-                bail!("{} ended ({status}) instead of an answer", self.name)
-            }
             Err(RecvTimeoutError::Timeout) => bail!(
                 "{} has not answered for {} s",
-                self.name,
+                self.member.name(),
                 PATIENCE.as_secs()
             ),
-            Err(RecvTimeoutError::Disconnected) => bail!("nobody listens to {}", self.name),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("nobody listens to {}", self.member.name())
+            }
         }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -157,13 +109,10 @@ mod tests {
     use super::*;
 
     fn worker(script: &str, interrupt: &Interrupt) -> Worker {
-        let child = Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("there is a shell");
-        Worker::of("the worker on c7", child, interrupt).expect("it can be listened to")
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let spawn = |command: &mut Command| Ok(command.spawn()?);
+        Worker::of("the worker on c7", command, interrupt, spawn).expect("there is a shell")
     }
 
     #[test]
@@ -181,7 +130,7 @@ mod tests {
         let error = dead.ask(&Order::Unmap).expect_err("it is dead");
         let text = error.to_string();
         assert!(
-            text.starts_with("the worker on c7 ended (signal: 7"),
+            text.starts_with("the worker on c7 died of SIGBUS"),
             "{text}"
         );
         let mut strange = worker("read order; echo nonsense; read more", &interrupt);

@@ -12,7 +12,6 @@
 mod blades;
 mod crew;
 mod eviction;
-mod interrupt;
 mod network;
 mod order;
 mod placement;
@@ -33,8 +32,8 @@ use anyhow::{Context as _, Result, ensure};
 use blades::Blades;
 use crew::Worker;
 use eviction::Evicting;
-use interrupt::Interrupt;
-pub(crate) use interrupt::Interrupted;
+use mind_crew::Interrupt;
+pub(crate) use mind_crew::Interrupted;
 use order::Order;
 use placement::{Awake, Placement, Sharing};
 use report::{Measured, Report, Transition};
@@ -74,7 +73,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.samples > 0, "--samples must be 1 or more");
     ensure!(args.evict_ms > 0, "--evict-ms must be 1 or more");
-    let interrupt = Interrupt::with_signals()?;
+    let interrupt = Interrupt::with_signals().context("cannot take Ctrl-C")?;
     let measured = measure(args, &interrupt);
     // Whatever failed then, it was meant to end.
     interrupt.check()?;

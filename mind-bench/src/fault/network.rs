@@ -18,6 +18,7 @@ use mind_common::{
         message::{Envelope, PageRequest, parse},
     },
 };
+use mind_crew::Interrupt;
 use mind_dataplane::{attach, harness::Bare};
 use netns_setup::{
     Options, Testbed,
@@ -30,7 +31,6 @@ use rustix::{
 
 use super::{
     crew::Worker,
-    interrupt::Interrupt,
     order::{Answer, Order},
     placement::Placement,
     worker::{Serve, misplaced},

@@ -1,8 +1,6 @@
 //! What the bench and its workers say to each other: a line of JSON each way, an answer to every
 //! order. The end of a worker's stdin tells it to leave.
 
-use std::io::{self, BufRead, Write};
-
 use serde::{Deserialize, Serialize};
 
 /// The protection domain of the workers on blades.
@@ -81,60 +79,4 @@ pub(super) enum Answer {
         /// How long it took, in nanoseconds.
         nanos: u64,
     },
-}
-
-/// Sends a line of JSON.
-pub(super) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    to.write_all(&line)?;
-    to.flush()
-}
-
-/// Receives a line of JSON; `None` at the end.
-pub(super) fn receive<T: for<'a> Deserialize<'a>>(
-    from: &mut impl BufRead,
-) -> io::Result<Option<T>> {
-    let mut line = String::new();
-    if from.read_line(&mut line)? == 0 {
-        return Ok(None);
-    }
-    serde_json::from_str(&line).map(Some).map_err(|error| {
-        let text = format!("unexpected message `{}`: {error}", line.trim_end());
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_sent_is_received() {
-        let orders = [
-            Order::Map { length: 1 << 20 },
-            Order::Touch {
-                first: 1 << 44,
-                stride: 1 << 14,
-                count: 250,
-                access: Access::Write,
-            },
-            Order::Unmap,
-        ];
-        let mut bytes = Vec::new();
-        for order in &orders {
-            send(&mut bytes, order).expect("a vector takes everything");
-        }
-        let mut from = bytes.as_slice();
-        for order in orders {
-            assert_eq!(receive(&mut from).expect("it was sent"), Some(order));
-        }
-        assert_eq!(receive::<Order>(&mut from).expect("an end is none"), None);
-    }
-
-    #[test]
-    fn what_is_no_message_is_shown() {
-        let error = receive::<Answer>(&mut &b"Bus error\n"[..]).expect_err("it is none");
-        assert!(error.to_string().contains("`Bus error`"), "{error}");
-    }
 }

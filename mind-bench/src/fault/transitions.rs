@@ -12,10 +12,10 @@ use mind_common::{
     addr::{INITIAL_REGION_ORDER, PAGE_SIZE},
     directory::Path,
 };
+use mind_crew::Interrupt;
 
 use super::{
     blades::{Blades, CACHE},
-    interrupt::Interrupt,
     order::{Access, Order},
     samples::Samples,
 };

@@ -10,6 +10,7 @@ use mind_common::{
     addr::{INITIAL_REGION_ORDER, PAGE_SIZE, Va, WINDOW_BASE},
     wire::message::Page,
 };
+use mind_crew::Interrupt;
 use mind_userfault::{Backing, Outcome, Window};
 use rustix::{
     event::epoll,
@@ -19,7 +20,6 @@ use rustix::{
 
 use super::{
     crew::Worker,
-    interrupt::Interrupt,
     order::{Access, Answer, Order},
     placement::{self, Placement},
     program,

@@ -7,10 +7,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use mind_crew::lines;
 
 use super::{
     network::Requester,
-    order::{self, Answer, Order},
+    order::{Answer, Order},
     placement,
     program::Program,
     userfault::{Handler, Local},
@@ -65,15 +66,16 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         Role::Network { own, server } => Box::new(Requester::bind(*own, *server)?),
     };
     tell(&Answer::Ready)?;
+    // No thread listens meanwhile: a worker that measures may fork.
     let mut input = BufReader::new(io::stdin());
-    while let Some(order) = order::receive(&mut input).context("cannot read what to do")? {
+    while let Some(order) = lines::receive(&mut input).context("cannot read what to do")? {
         tell(&role.serve(&order)?)?;
     }
     Ok(())
 }
 
 fn tell(answer: &Answer) -> Result<()> {
-    order::send(io::stdout().lock(), answer).context("cannot answer the bench")
+    lines::send(io::stdout().lock(), answer).context("cannot answer the bench")
 }
 
 /// The error about an order for another role.
