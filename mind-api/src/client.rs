@@ -87,8 +87,7 @@ impl Client {
                 address: text,
                 source,
             })?;
-        // Calls are small and somebody waits for each.
-        stream.set_nodelay(true).map_err(lost)?;
+        frame::prepare(&stream).map_err(lost)?;
         let mut connection = frame::framed(stream);
         timeout(limit, greet(&mut connection, name))
             .await

@@ -21,6 +21,8 @@ pub enum Errno {
     ENOMEM,
     /// The area's owner does not allow it.
     EACCES,
+    /// Nothing is mapped there.
+    EFAULT,
     /// The region is being changed: ask again.
     EBUSY,
     /// The area is there already.
@@ -50,6 +52,7 @@ impl Errno {
             Self::EIO => 5,
             Self::ENOMEM => 12,
             Self::EACCES => 13,
+            Self::EFAULT => 14,
             Self::EBUSY => 16,
             Self::EEXIST => 17,
             Self::ENODEV => 19,

@@ -1,8 +1,9 @@
 //! How a frame looks on the wire: its length, and JSON.
 
-use std::io;
+use std::{io, os::fd::AsFd, time::Duration};
 
 use bytes::Bytes;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
@@ -10,6 +11,29 @@ use crate::message::Frame;
 
 /// Longest frame in bytes. A status of 64 blades and thousands of domains fits; garbage is refused early.
 pub const MAX_LENGTH: usize = 1 << 20;
+
+/// How long a silent connection is trusted, and how long until it is asked again whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// How often it is asked.
+const KEEPALIVE_TRIES: u32 = 3;
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(4);
+
+/// Makes a TCP connection fit for control messages: they are small, and somebody waits for each. A peer that is out of
+/// reach (its host is down, or its port) is known to be gone after about 4 seconds, silent or not.
+///
+/// # Errors
+///
+/// When it is no TCP connection.
+pub fn prepare(connection: impl AsFd) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(&connection, true)?;
+    sockopt::set_socket_keepalive(&connection, true)?;
+    sockopt::set_tcp_keepidle(&connection, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&connection, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(&connection, KEEPALIVE_TRIES)?;
+    sockopt::set_tcp_user_timeout(&connection, UNACKNOWLEDGED.as_millis() as u32)?;
+    Ok(())
+}
 
 /// A connection as a stream and sink of frames' bytes; see [`encode`] and [`decode`].
 pub fn framed<T: AsyncRead + AsyncWrite>(connection: T) -> Framed<T, LengthDelimitedCodec> {

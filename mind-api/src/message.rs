@@ -73,6 +73,29 @@ pub enum Open {
     New,
 }
 
+/// What readers of a region see when the blade that wrote into it is gone, and with it what it had not written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLoss {
+    /// What was written back last.
+    #[default]
+    LastWritten,
+    /// Nothing: every access to the region is a SIGBUS until it is unmapped.
+    Fail,
+}
+
+/// What the controller can do to a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegionChange {
+    /// Every blade writes back and drops what it has of it (paper, section 4.4).
+    Reset,
+    /// Its two halves become regions of their own.
+    Split,
+    /// It becomes one region with the other half of the region twice its size.
+    Merge,
+}
+
 /// What a blade, a program or an operator asks of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
@@ -85,6 +108,10 @@ pub enum Request {
         domain: String,
         /// The process, as its blade numbers it.
         pid: i32,
+        /// What the domain chooses, if it is made; otherwise what it must have chosen. `None`: whatever it has, by
+        /// default [`OnLoss::LastWritten`].
+        #[serde(default)]
+        on_loss: Option<OnLoss>,
     },
     /// It no longer does.
     ExitProcess {
@@ -142,6 +169,33 @@ pub enum Request {
         /// The name.
         name: String,
     },
+    /// What this blade wrote to a range is to be in memory, and the blade to own nothing of it: then what it wrote
+    /// outlives it.
+    Sync {
+        /// The protection domain.
+        domain: u32,
+        /// Where it begins.
+        va: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// A request of this blade for a page does not complete; the region may have to be reset.
+    Appeal {
+        /// The page's address.
+        va: u64,
+    },
+    /// Memory refused for good what this blade had to write back to a page.
+    ReportLoss {
+        /// The page's address.
+        va: u64,
+    },
+    /// By an operator on the switch: something is done to the region of a page; answered by [`Reply::Region`].
+    ChangeRegion {
+        /// An address in it.
+        va: u64,
+        /// What.
+        change: RegionChange,
+    },
     /// Everything that the controller knows; answered by [`Reply::Status`].
     Status,
 }
@@ -177,6 +231,15 @@ pub enum Reply {
         /// Bytes, whole pages.
         length: u64,
     },
+    /// What became of a region.
+    Region {
+        /// Where it begins now.
+        va: u64,
+        /// Its bytes now.
+        length: u64,
+        /// Whether it was changed; otherwise it was busy for too long, or not the controller's to change.
+        changed: bool,
+    },
     /// What there is.
     Status(Status),
 }
@@ -192,6 +255,21 @@ pub enum Command {
         /// How many.
         count: u64,
     },
+    /// A memory blade: refuse what a blade that is gone may still have sent for these pages.
+    FencePages {
+        /// The first, counted from the start of the blade's memory.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A memory blade: refuse atomic operations of a life of a compute blade that is over.
+    FenceBlade {
+        /// The queue pair of that life.
+        qp: u32,
+    },
+    /// A compute blade: the switch does not listen to this life of yours any more. What your programs see is out of
+    /// date: end, and them with you. Not answered.
+    Leave,
     /// A compute blade: write back what is modified of the range, then drop it; answer when memory has it.
     FlushRange {
         /// Where it begins.
@@ -262,6 +340,29 @@ pub struct DomainStatus {
     pub vmas: u32,
     /// Their bytes.
     pub bytes: u64,
+    /// What its readers see when writes are lost.
+    #[serde(default)]
+    pub on_loss: OnLoss,
+    /// Vmas of which writes were lost.
+    #[serde(default)]
+    pub losses: Vec<LossStatus>,
+}
+
+/// What a vma has lost with blades that are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// Where the vma begins.
+    pub va: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// The name of the area that it is, if it has one.
+    pub area: Option<String>,
+    /// Regions with writes that were not in memory yet; one that was hit again counts again.
+    pub regions: u64,
+    /// The first address of the last one.
+    pub last: u64,
+    /// The name of the blade that took it along.
+    pub blade: String,
 }
 
 /// One frame on a connection, in either direction.

@@ -35,11 +35,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     errno::Failure,
-    message::{Access, Open},
+    message::{Access, OnLoss, Open},
 };
 
 /// The version of this protocol.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest message in bytes.
 const MAX_LENGTH: usize = 64 << 10;
@@ -57,6 +57,9 @@ pub enum ToBlade {
         version: u32,
         /// The domain's name; made if there is none of that name.
         domain: String,
+        /// What its readers are to see when writes are lost; `None`: whatever it has chosen.
+        #[serde(default)]
+        on_loss: Option<OnLoss>,
     },
     /// Instead, by an operator: how are things? Answered by [`FromBlade::Report`]; may be repeated.
     Report,
@@ -97,6 +100,13 @@ pub enum Call {
         length: u64,
         /// What the domain may do with them from now on.
         access: Access,
+    },
+    /// Have what this blade's programs wrote to a range in memory (`msync` with `MS_SYNC`).
+    Sync {
+        /// Where it begins.
+        va: u64,
+        /// Its length.
+        length: u64,
     },
     /// An area of the domain with a name, at the same address on every blade.
     OpenArea {
@@ -160,6 +170,9 @@ pub struct BladeReport {
     pub timeouts: u64,
     /// Requests that were told to come again.
     pub busy: u64,
+    /// Requests of which the controller was told that they do not complete.
+    #[serde(default)]
+    pub appeals: u64,
     /// Requests given up because of the deadline.
     pub expired: u64,
     /// Pages written back.

@@ -57,8 +57,11 @@ fn run(role: Role) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the threads for control messages")?;
-    match role {
+    let result = match role {
         Role::Compute(args) => runtime.block_on(compute::run(args)),
         Role::Memory(args) => runtime.block_on(memory::run(args)),
-    }
+    };
+    // Whatever still runs ends with the process; some of it waits for an engine that does not end.
+    runtime.shutdown_background();
+    result
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use mind_api::{Command, Errno, Failure, message::BladeKind};
-use mind_common::addr::PAGE_SIZE;
+use mind_common::{addr::PAGE_SIZE, id::Connection};
 use mind_dataplane::{MemoryLimits, Responder, Store, attach};
 
 use crate::{Common, controller};
@@ -98,21 +98,24 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 }
 
 fn carry_out(store: &Store, command: &Command) -> Result<(), Failure> {
-    match command {
-        Command::ZeroPages { first, count } => {
-            let range = usize::try_from(*first)
-                .ok()
-                .zip(usize::try_from(*count).ok());
-            let Some((first, count)) = range else {
-                let message = format!("{count} pages from {first} are more than there are");
-                return Err(Failure::new(Errno::EINVAL, message));
+    let invalid = |message: String| Failure::new(Errno::EINVAL, message);
+    let number = |number: u64| {
+        let message = format!("there is no page {number}");
+        usize::try_from(number).map_err(|_| invalid(message))
+    };
+    let result = match *command {
+        Command::ZeroPages { first, count } => store.zero(number(first)?, number(count)?),
+        Command::FencePages { first, count } => store.fence(number(first)?, number(count)?),
+        Command::FenceBlade { qp } => {
+            let Some(life) = Connection::from_qp(qp) else {
+                return Err(invalid(format!("no compute blade has queue pair {qp:#x}")));
             };
-            store
-                .zero(first, count)
-                .map_err(|error| Failure::new(Errno::EINVAL, error.to_string()))
+            store.fence_blade(life);
+            Ok(())
         }
-        Command::FlushRange { .. } => {
-            Err(Failure::new(Errno::ENOSYS, "a memory blade caches nothing"))
+        Command::FlushRange { .. } | Command::Leave => {
+            return Err(Failure::new(Errno::ENOSYS, "a memory blade caches nothing"));
         }
-    }
+    };
+    result.map_err(|error| invalid(error.to_string()))
 }

@@ -26,5 +26,5 @@ mod process;
 
 pub use error::Error;
 pub use memory::Memory;
-pub use mind_api::message::{Access, Open};
+pub use mind_api::message::{Access, OnLoss, Open};
 pub use process::{Process, SOCKET_VARIABLE};

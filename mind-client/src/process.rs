@@ -7,7 +7,7 @@ use std::{
 };
 
 use mind_api::{
-    message::{Access, Open},
+    message::{Access, OnLoss, Open},
     program::{Call, FromBlade, Mapping, Packets, ToBlade, VERSION},
 };
 use mind_userfault::{Backing, Window};
@@ -39,16 +39,26 @@ impl Process {
     ///
     /// See [`Error`]. A second call in one process fails, since the window is mapped already.
     pub fn attach(domain: &str) -> Result<Self, Error> {
+        Self::attach_choosing(domain, None)
+    }
+
+    /// The same, and the domain is to be one whose readers see that when writes are lost with a
+    /// blade. The first process of a domain chooses; by default they see what was written back last.
+    ///
+    /// # Errors
+    ///
+    /// As [`attach`](Self::attach); [`Error::Refused`] with EINVAL if the domain has chosen otherwise.
+    pub fn attach_choosing(domain: &str, on_loss: Option<OnLoss>) -> Result<Self, Error> {
         let path = std::env::var_os(SOCKET_VARIABLE).ok_or(Error::NoBlade)?;
-        Self::attach_at(&PathBuf::from(path), domain)
+        Self::attach_at(&PathBuf::from(path), domain, on_loss)
     }
 
     /// Attaches to the blade whose agent listens at `socket`.
     ///
     /// # Errors
     ///
-    /// As [`attach`](Self::attach).
-    pub fn attach_at(socket: &Path, domain: &str) -> Result<Self, Error> {
+    /// As [`attach_choosing`](Self::attach_choosing).
+    pub fn attach_at(socket: &Path, domain: &str, on_loss: Option<OnLoss>) -> Result<Self, Error> {
         let packets = Packets::connect(socket).map_err(|source| Error::Connect {
             path: socket.to_owned(),
             source,
@@ -56,6 +66,7 @@ impl Process {
         let attach = ToBlade::Attach {
             version: VERSION,
             domain: domain.to_owned(),
+            on_loss,
         };
         packets.send(&attach, None).map_err(lost)?;
         let (domain, blade, memory) = match packets.receive::<FromBlade>().map_err(lost)? {
@@ -126,6 +137,17 @@ impl Process {
     /// where it does not begin at a page.
     pub fn protect(&self, va: u64, length: u64, access: Access) -> Result<(), Error> {
         self.call(Call::Protect { va, length, access }).map(|_| ())
+    }
+
+    /// Waits until memory has what the domain's programs on this blade wrote to a range before. From
+    /// then on it outlives the blade (`docs/guarantees.md`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] with EINVAL where the range is none of the window's; with EIO where
+    /// something could not be written back and is lost.
+    pub fn sync(&self, va: u64, length: u64) -> Result<(), Error> {
+        self.call(Call::Sync { va, length }).map(|_| ())
     }
 
     /// Opens memory by its name in the domain.

@@ -131,6 +131,18 @@ impl Region {
         va.0 >= self.base.0 && va.0 - self.base.0 < self.size()
     }
 
+    /// Its two halves, the lower one first; `None` for a page.
+    pub fn halves(self) -> Option<(Self, Self)> {
+        let order = self.order.checked_sub(1)?;
+        let half = |offset| Self::containing(Va(self.base.0 + offset), order);
+        half(0).zip(half(self.size() / 2))
+    }
+
+    /// The region of twice its size that it is a half of; `None` where a region can't be that large.
+    pub const fn whole(self) -> Option<Self> {
+        Self::containing(self.base, self.order + 1)
+    }
+
     /// The first addresses of its pages, in order.
     pub fn pages(self) -> impl Iterator<Item = Va> {
         (0..1u64 << self.order).map(move |n| Va(self.base.0 + (n << PAGE_SHIFT)))

@@ -30,6 +30,7 @@ pub mod blade;
 pub mod checksum;
 pub mod directory;
 pub mod id;
+pub mod losses;
 pub mod memo;
 pub mod memory;
 pub mod rewrite;

@@ -33,18 +33,29 @@ pub const fn on_write(stored: Version, incoming: Version) -> Store {
     }
 }
 
+/// The version that a page of `stored` gets, its bytes as they are, when the blade that may have
+/// written it back last is gone: a write-back of that blade's which is still on its way is not
+/// newer, then. It has one under way at a time, and the next owner's begins above this version.
+#[inline(always)]
+pub const fn fenced(stored: Version) -> Version {
+    stored.next()
+}
+
 /// A compute blade's latest atomic operation, in 64 bits that are changed by compare-and-swap, so
 /// that of two copies of one request only one is carried out:
 ///
 /// ```text
-/// bit  63    62   47..24          23..0
-///      open  any  queue pair 24   sequence number 24
+/// bit  63    62   61    47..24          23..0
+///      open  any  over  queue pair 24   sequence number 24
 /// ```
+///
+/// `any` is set once there was one, `over` when there will be no more of that life of the blade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim(u64);
 
 const CLAIM_OPEN: u64 = 1 << 63;
 const CLAIM_ANY: u64 = 1 << 62;
+const CLAIM_OVER: u64 = 1 << 61;
 const CLAIM_QP_SHIFT: u32 = 24;
 const INCARNATION_SHIFT: u32 = 8;
 const INCARNATION_HALF: u16 = 1 << 15;
@@ -87,6 +98,29 @@ impl Claim {
         self.0 & CLAIM_OPEN != 0
     }
 
+    /// The same when that life of the blade is over, and with it all that it may still have sent:
+    /// what was granted to it is given to others. `None` while an operation is being carried out,
+    /// which takes no time worth waiting for; a newer life's claim stays as it is.
+    pub const fn over(self, life: Connection) -> Option<Self> {
+        if self.is_open() {
+            return None;
+        }
+        let is_newer = self.0 & CLAIM_ANY != 0
+            && life.incarnation != self.incarnation()
+            && self.incarnation().wrapping_sub(life.incarnation) < INCARNATION_HALF;
+        if is_newer {
+            return Some(self);
+        }
+        Some(Self(
+            CLAIM_ANY | CLAIM_OVER | (life.to_qp() as u64) << CLAIM_QP_SHIFT,
+        ))
+    }
+
+    #[inline(always)]
+    const fn is_over(self) -> bool {
+        self.0 & CLAIM_OVER != 0
+    }
+
     #[inline(always)]
     const fn seq(self) -> Seq {
         Seq::new(self.0 as u32)
@@ -116,6 +150,8 @@ pub const fn on_operation(last: Claim, connection: Connection, seq: Seq) -> Atte
         Attempt::Ignore
     } else if lives != 0 {
         Attempt::CarryOut(claim)
+    } else if last.is_over() {
+        Attempt::Ignore
     } else if last.seq().get() == seq.get() {
         Attempt::Replay
     } else if seq.is_after(last.seq()) {
@@ -172,6 +208,38 @@ mod tests {
         let last = carried_out(last, 0, 1).closed();
         let late = on_operation(last, connection(0xffff), Seq::new(901));
         assert_eq!(late, Attempt::Ignore);
+    }
+
+    #[test]
+    fn a_life_that_is_over_operates_no_more_and_the_next_one_does() {
+        for last in [
+            Claim::default(),
+            carried_out(Claim::default(), 3, 7).closed(),
+            carried_out(Claim::default(), 2, 9).closed(),
+        ] {
+            let over = last.over(connection(3)).expect("nothing is being done");
+            assert_eq!(over.over(connection(3)), Some(over));
+            for (incarnation, seq) in [(3, 7), (3, 8), (2, 9), (2, 10)] {
+                let late = on_operation(over, connection(incarnation), Seq::new(seq));
+                assert_eq!(late, Attempt::Ignore, "{incarnation} {seq}");
+            }
+            for seq in [0, 1, 0x00ff_ffff] {
+                let next = carried_out(over, 4, seq);
+                assert_eq!(next.over(connection(3)), None);
+                assert_eq!(next.closed().over(connection(3)), Some(next.closed()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_fence_is_between_a_late_write_back_and_the_next_owners() {
+        for raw in [0, 7, 0x00ff_ffff] {
+            let stored = Version::new(raw);
+            let late = stored.next();
+            let fence = fenced(stored);
+            assert_ne!(on_write(fence, late), Store::Accept);
+            assert_eq!(on_write(fence, fence.next()), Store::Accept);
+        }
     }
 
     #[test]

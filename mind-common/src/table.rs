@@ -304,10 +304,12 @@ plain! {
         /// An [`Origin`](crate::directory::Origin).
         pub origin: u64,
         /// Requests for pages that were granted without an invalidation. A hint: two processors that count
-        /// at once may count one.
-        pub accesses: u64,
-        /// Invalidations begun.
-        pub invalidations: u64,
+        /// at once may count one. Wraps.
+        pub accesses: u32,
+        /// Invalidations begun. Wraps.
+        pub invalidations: u32,
+        /// A [`Queue`](crate::directory::Queue).
+        pub queue: u64,
         /// Pages that blades dropped though the requester did not want them: false invalidations.
         /// Wraps.
         pub dropped: u32,
@@ -331,6 +333,7 @@ impl Slot {
             origin: 0,
             accesses: 0,
             invalidations: 0,
+            queue: 0,
             dropped: 0,
             flushed: 0,
             permit: 0,

@@ -109,6 +109,9 @@ verdicts! {
     NoOrigin: "no-origin", Kind::Refused(Refusal::Busy);
     /// Refused: the requester has no copy to upgrade, or owns nothing to operate on.
     NoCopy: "no-copy", Kind::Refused(Refusal::NoCopy);
+    /// Refused: writes to the region went with a blade, and its domain chose that nobody reads what
+    /// was written before.
+    Lost: "lost", Kind::Refused(Refusal::Unreachable);
     /// Refused: a write-back of a blade that does not own the region.
     NotOwner: "not-owner", Kind::Refused(Refusal::Stale);
 
@@ -116,6 +119,8 @@ verdicts! {
     Truncated: "truncated", Kind::Dropped;
     /// Dropped: a coherence header field has a value that nobody sends.
     Malformed: "malformed", Kind::Dropped;
+    /// Dropped: a test wants the switch to lose it ([`Place`](crate::losses::Place)).
+    LostOnPurpose: "lost-on-purpose", Kind::Dropped;
     /// Dropped: no opcode of ours.
     UnknownOpcode: "unknown-opcode", Kind::Dropped;
     /// Dropped: an opcode that nothing behind such a port sends.
@@ -188,7 +193,7 @@ impl Verdict {
             Refusal::Invalid => Self::Invalid,
             Refusal::Denied => Self::Protected,
             Refusal::Stale => Self::NotOwner,
-            Refusal::Unreachable => Self::NoMemory,
+            Refusal::Unreachable => Self::Lost,
         }
     }
 

@@ -40,6 +40,7 @@ fn setups() -> impl Strategy<Value = Setup> {
                 capacity,
                 threads,
                 operations: 60,
+                writes: 1,
                 faults,
             },
         )
@@ -81,6 +82,7 @@ fn every_path_through_the_directory_is_taken() {
             capacity: 4,
             threads: 2,
             operations: 100,
+            writes: 1,
             faults: Faults {
                 loss: 0,
                 duplication: 0,
@@ -91,4 +93,42 @@ fn every_path_through_the_directory_is_taken() {
         paths.extend(world.paths);
     }
     assert_eq!(paths, Path::ALL.into_iter().collect());
+}
+
+/// Eight blades want one page all the time, to write: none gets it more than twice as often as another.
+#[test]
+fn nobody_starves() {
+    const MS: u64 = 1_000_000;
+    for (loss, longest_delay, time) in [
+        (0, 2_000, 400 * MS),
+        (0, 50_000, 400 * MS),
+        // What is lost costs a timeout.
+        (50, 20_000, 20_000 * MS),
+    ] {
+        for seed in 0..8 {
+            let mut world = World::new(Setup {
+                seed,
+                blades: 8,
+                pages: 1,
+                region_order: 0,
+                capacity: 4,
+                threads: 1,
+                // More than there is time for.
+                operations: 1_000_000,
+                writes: 3,
+                faults: Faults {
+                    loss,
+                    duplication: 0,
+                    longest_delay,
+                },
+            });
+            let outcome = world.run(time);
+            assert!(outcome.is_err_and(|error| error.starts_with("does not complete")));
+            let served = world.served();
+            let (most, least) = (served.iter().max(), served.iter().min());
+            let (most, least) = (*most.unwrap(), *least.unwrap());
+            println!("loss {loss}, delay {longest_delay}: {served:?}");
+            assert!(least > 0 && most <= 2 * least, "{served:?}");
+        }
+    }
 }

@@ -8,10 +8,9 @@ use std::collections::HashSet;
 use mind_common::{
     directory::{
         Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, State, Supply, Target, Want,
-        Word,
-        machine::{
-            Loss, hold, may_operate, may_write_back, on_answer, on_loss, on_request, release, seize,
-        },
+        Was, Word,
+        change::{hold, release, seize},
+        machine::{Loss, may_operate, may_write_back, on_answer, on_loss, on_request},
     },
     id::{BladeId, BladeSet},
     serial::Episode,
@@ -32,6 +31,11 @@ fn set(blades: &[u8]) -> BladeSet {
 fn word(state: State, blades: &[u8]) -> Word {
     let requester = if state.is_busy() { c(9) } else { c(0) };
     Word::new(state, requester, Episode::new(7), set(blades))
+}
+
+/// A held word, in episode 8: what a word of episode 7 becomes.
+fn held(was: Was, blades: &[u8]) -> Word {
+    word(State::Invalid, &[]).held(was, set(blades))
 }
 
 /// A busy word for `requester`, in episode 8: what a word of episode 7 becomes.
@@ -98,9 +102,15 @@ fn rows() -> Vec<Row> {
             word(Free, &[]),
             Refuse(Refusal::Busy),
         );
-        for blades in [&[][..], &[1], &[1, 2]] {
-            let held = word(Held, blades);
-            row(held, want, held, Refuse(Refusal::Busy));
+        for was in Was::ALL {
+            let refusal = match was {
+                Was::Invalid | Was::Shared | Was::Modified => Refusal::Busy,
+                Was::Lost => Refusal::Unreachable,
+            };
+            for blades in [&[][..], &[1], &[1, 2]] {
+                let held = held(was, blades);
+                row(held, want, held, Refuse(refusal));
+            }
         }
     }
 
@@ -322,10 +332,7 @@ fn a_repeated_answer_is_stale() {
 fn only_an_owner_writes_back_also_while_it_is_asked_to_give_up() {
     use State::*;
     for state in State::ALL {
-        let owner_may = matches!(
-            state,
-            Modified | ModifiedToShared | ModifiedToModified | Held
-        );
+        let owner_may = matches!(state, Modified | ModifiedToShared | ModifiedToModified);
         assert_eq!(
             may_write_back(word(state, &[2]), c(2)),
             owner_may,
@@ -334,6 +341,12 @@ fn only_an_owner_writes_back_also_while_it_is_asked_to_give_up() {
         assert!(!may_write_back(word(state, &[2]), c(3)), "{state:?}");
         // Nor does the blade that waits for the region.
         assert!(!may_write_back(word(state, &[2]), c(9)), "{state:?}");
+    }
+    // And while the controller has it give up a region that was its own.
+    for was in Was::ALL {
+        let word = held(was, &[2]);
+        assert_eq!(may_write_back(word, c(2)), was == Was::Modified, "{was:?}");
+        assert!(!may_write_back(word, c(3)), "{was:?}");
     }
 }
 
@@ -362,20 +375,23 @@ fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
     use State::*;
     for state in State::ALL {
         let before = word(state, &[2, 3]);
-        let held = hold(before);
-        if matches!(state, Invalid | Shared | Modified) {
-            let next = Word::new(Held, c(0), Episode::new(8), set(&[2, 3]));
-            assert_eq!(held, Some(next), "{state:?}");
-        } else {
-            assert_eq!(held, None, "{state:?}");
-        }
-        let seized = seize(before, set(&[2, 3, 9]));
-        if matches!(state, Free | Held) {
-            assert_eq!(seized, None, "{state:?}");
-        } else {
-            let next = Word::new(Held, c(0), Episode::new(8), set(&[2, 3, 9]));
-            assert_eq!(seized, Some(next), "{state:?}");
-        }
+        let (was, is_settled) = match state {
+            Free | Held => (None, false),
+            Invalid => (Some(Was::Invalid), true),
+            Shared => (Some(Was::Shared), true),
+            Modified => (Some(Was::Modified), true),
+            SharedToModified => (Some(Was::Shared), false),
+            ModifiedToShared | ModifiedToModified => (Some(Was::Modified), false),
+        };
+        let of_settled = was.filter(|_| is_settled).map(|was| held(was, &[2, 3]));
+        assert_eq!(hold(before), of_settled, "{state:?}");
+        let of_busy = match was {
+            _ if is_settled => None,
+            // Who has answered is not listed any more, and may have a copy all the same.
+            Some(Was::Shared) => Some(held(Was::Shared, &[2, 3, 9])),
+            was => was.map(|was| held(was, &[2, 3])),
+        };
+        assert_eq!(seize(before, set(&[2, 3, 9])), of_busy, "{state:?}");
         let released = release(before, Invalid, BladeSet::EMPTY);
         assert_eq!(released.is_some(), state == Held, "{state:?}");
         assert_eq!(release(before, SharedToModified, BladeSet::EMPTY), None);
@@ -427,6 +443,8 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
         Word::new(state, c(requester), Episode::new(7), set(blades))
     };
     let invalid = word(Invalid, &[]);
+    // Until memory is fenced against what the blade may still have sent.
+    let orphan = held(Was::Modified, &[]);
     for (before, expected) in [
         (word(Free, &[]), None),
         (word(Invalid, &[]), None),
@@ -437,8 +455,22 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
             Some((word(Shared, &[3]), Loss::Nothing)),
         ),
         (word(Modified, &[3]), None),
-        (word(Modified, &[2]), Some((invalid, Loss::Writes))),
-        (word(Held, &[2, 3]), Some((word(Held, &[3]), Loss::Nothing))),
+        (word(Modified, &[2]), Some((orphan, Loss::Writes))),
+        (
+            held(Was::Invalid, &[2, 3]),
+            Some((held(Was::Invalid, &[3]), Loss::Nothing)),
+        ),
+        (
+            held(Was::Shared, &[2, 3]),
+            Some((held(Was::Shared, &[3]), Loss::Nothing)),
+        ),
+        (
+            held(Was::Modified, &[2, 3]),
+            Some((held(Was::Modified, &[3]), Loss::Writes)),
+        ),
+        (held(Was::Modified, &[2]), Some((orphan, Loss::Writes))),
+        (held(Was::Modified, &[3]), None),
+        (held(Was::Lost, &[]), None),
         (busy_for(SharedToModified, 9, &[3]), None),
         (
             busy_for(SharedToModified, 9, &[2, 3]),
@@ -454,11 +486,11 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
         ),
         (
             busy_for(ModifiedToShared, 9, &[2]),
-            Some((invalid, Loss::Writes)),
+            Some((orphan, Loss::Writes)),
         ),
         (
             busy_for(ModifiedToModified, 9, &[2]),
-            Some((invalid, Loss::Writes)),
+            Some((orphan, Loss::Writes)),
         ),
         (
             busy_for(ModifiedToShared, 2, &[3]),

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use mind_common::addr::{
     BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes,
 };
+use mind_common::directory::change::Change;
 use mind_common::id::BladeId;
 
 use crate::alloc::Extent;
-use crate::protect::Change;
+use crate::protect;
 
 /// A slot's index in the directory's array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,12 +71,10 @@ pub enum Step {
         /// The protection domain.
         domain: u32,
         /// The change.
-        change: Change,
+        change: protect::Change,
     },
-    /// The slot's word becomes held, so that no request gets through; repeated while it is busy.
-    Hold(Entry),
-    /// Every blade that the held word lists writes back and drops the region.
-    Flush(Entry),
+    /// Regions change, all at once: see [`Regions`].
+    Change(Regions),
     /// The table's entries for the region's pages name no slot.
     Clear {
         /// The table of the block that the region is in.
@@ -90,8 +89,30 @@ pub enum Step {
         /// Its table.
         table: Table,
     },
-    /// The slot belongs to nobody: its word becomes free and keeps its episode.
-    Close(Entry),
+    /// The slot's region becomes this one, which is part of what it was or contains it.
+    Cover(Entry),
+}
+
+/// Regions that change at once, each by a [`Procedure`](mind_common::directory::change::Procedure).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regions {
+    /// What becomes of them.
+    pub change: Change,
+    /// Each region as it is; of a change of two, with the upper half's slot.
+    pub entries: Vec<(Entry, Option<Entry>)>,
+    /// How the maps follow, once all words are held.
+    pub rewire: Vec<Step>,
+}
+
+impl Regions {
+    /// A change that the maps do not see: of the words only.
+    pub fn of_words(change: Change, entries: impl IntoIterator<Item = Entry>) -> Self {
+        Self {
+            change,
+            entries: entries.into_iter().map(|entry| (entry, None)).collect(),
+            rewire: Vec::new(),
+        }
+    }
 }
 
 /// There is no room for so many regions.
@@ -193,6 +214,13 @@ impl Directory {
         range.map(|(_, entry)| *entry).collect()
     }
 
+    /// The entries of the regions that have something of the range, by address.
+    pub fn entries_over(&self, va: Va, length: u64) -> Vec<Entry> {
+        let first = self.at(va).map_or(va, |entry| entry.region.base());
+        let end = va.0.saturating_add(length);
+        self.entries(first, end.saturating_sub(first.0))
+    }
+
     /// Makes room for the regions of a new vma and says how the maps get to know them.
     ///
     /// # Errors
@@ -263,18 +291,146 @@ impl Directory {
             })
         });
 
-        let hold = entries.iter().copied().map(Step::Hold);
-        let flush = entries.iter().copied().map(Step::Flush);
         let clear = entries
             .iter()
             .filter_map(with_tables)
             .map(|(table, entry)| Step::Clear { table, entry });
-        let close = entries.iter().copied().map(Step::Close);
-        hold.chain(flush)
-            .chain(withdraw)
-            .chain(clear)
-            .chain(close)
-            .collect()
+        let rewire = withdraw.chain(clear).collect();
+        vec![Step::Change(Regions {
+            rewire,
+            ..Regions::of_words(Change::Free, entries)
+        })]
+    }
+
+    /// The entry of the region that the address is in.
+    pub fn at(&self, va: Va) -> Option<Entry> {
+        let (_, entry) = self.regions.range(..=va.0).next_back()?;
+        entry.region.contains(va).then_some(*entry)
+    }
+
+    /// The two halves of a region become regions of their own: how the maps follow. They are booked
+    /// by [`was_split`](Self::was_split) if that was done, otherwise given up by
+    /// [`was_left`](Self::was_left).
+    ///
+    /// # Errors
+    ///
+    /// [`DirectoryFull`]: there is no second slot. `Ok(None)`: there is no such region, or it is a
+    /// page.
+    pub fn split(&mut self, va: Va) -> Result<Option<Regions>, DirectoryFull> {
+        let Some((entry, table)) = self.at(va).zip(self.table_at(va)) else {
+            return Ok(None);
+        };
+        let Some((lower, upper)) = entry.region.halves() else {
+            return Ok(None);
+        };
+        let slot = self.slots.take().map(Slot).ok_or(DirectoryFull {
+            wanted: 1,
+            what: "slots",
+        })?;
+        let upper = Entry {
+            slot,
+            region: upper,
+        };
+        let lower = Entry {
+            slot: entry.slot,
+            region: lower,
+        };
+        Ok(Some(Regions {
+            change: Change::Split,
+            entries: vec![(entry, Some(upper))],
+            rewire: vec![
+                Step::Cover(lower),
+                Step::Open(upper),
+                Step::Fill {
+                    table,
+                    entry: upper,
+                },
+            ],
+        }))
+    }
+
+    /// A region joins the other half of the region twice its size: how the maps follow. Booked by
+    /// [`was_merged`](Self::was_merged) if that was done. `None`: there is no such region, or the
+    /// other half is no region of the same size, or both would be larger than a region can be.
+    pub fn merge(&self, va: Va) -> Option<Regions> {
+        let entry = self.at(va)?;
+        let whole = entry.region.whole()?;
+        let table = self.table_at(va)?;
+        let (lower, upper) = whole.halves()?;
+        let find = |half: Region| self.regions.get(&half.base().0).copied();
+        let (first, second) = find(lower).zip(find(upper))?;
+        if (first.region, second.region) != (lower, upper) {
+            return None;
+        }
+        let joined = Entry {
+            slot: first.slot,
+            region: whole,
+        };
+        let filled = Entry {
+            slot: first.slot,
+            region: upper,
+        };
+        Some(Regions {
+            change: Change::Merge,
+            entries: vec![(first, Some(second))],
+            rewire: vec![
+                Step::Fill {
+                    table,
+                    entry: filled,
+                },
+                Step::Cover(joined),
+            ],
+        })
+    }
+
+    fn table_at(&self, va: Va) -> Option<Table> {
+        self.blocks.get(&va.block()).map(|block| block.table)
+    }
+
+    /// A [`split`](Self::split) was carried out.
+    pub fn was_split(&mut self, regions: &Regions) {
+        for (entry, upper) in &regions.entries {
+            let Some((upper, (lower, _))) = upper.zip(entry.region.halves()) else {
+                continue;
+            };
+            let lower = Entry {
+                region: lower,
+                ..*entry
+            };
+            self.regions.insert(lower.region.base().0, lower);
+            self.regions.insert(upper.region.base().0, upper);
+            if let Some(block) = self.blocks.get_mut(&upper.region.base().block()) {
+                block.regions += 1;
+            }
+        }
+    }
+
+    /// A [`split`](Self::split) was not carried out.
+    pub fn was_left(&mut self, regions: &Regions) {
+        for (_, upper) in &regions.entries {
+            if let Some(upper) = upper {
+                self.slots.give(upper.slot.0);
+            }
+        }
+    }
+
+    /// A [`merge`](Self::merge) was carried out.
+    pub fn was_merged(&mut self, regions: &Regions) {
+        for (first, second) in &regions.entries {
+            let Some((second, whole)) = second.zip(first.region.whole()) else {
+                continue;
+            };
+            self.regions.remove(&second.region.base().0);
+            self.slots.give(second.slot.0);
+            let joined = Entry {
+                region: whole,
+                ..*first
+            };
+            self.regions.insert(whole.base().0, joined);
+            if let Some(block) = self.blocks.get_mut(&whole.base().block()) {
+                block.regions -= 1;
+            }
+        }
     }
 
     /// The steps of [`close`](Self::close) have been carried out: slots and tables may be used again.
@@ -326,11 +482,10 @@ mod tests {
                 Step::Grant { .. } => "grant",
                 Step::Revoke { .. } => "revoke",
                 Step::Protect { .. } => "protect",
-                Step::Hold(_) => "hold",
-                Step::Flush(_) => "flush",
+                Step::Change(_) => "change",
                 Step::Clear { .. } => "clear",
                 Step::Withdraw { .. } => "withdraw",
-                Step::Close(_) => "close",
+                Step::Cover(_) => "cover",
             })
             .collect();
         kinds.dedup();
@@ -352,10 +507,61 @@ mod tests {
         let steps = directory.open(va, BLOCK + PAGE).unwrap();
         assert_eq!(kinds(&steps), ["open", "fill", "publish"]);
         assert_eq!(directory.used(), 129);
-        let steps = directory.close(va, BLOCK + PAGE);
+        let [Step::Change(regions)] = &directory.close(va, BLOCK + PAGE)[..] else {
+            panic!("all regions of a vma are freed at once");
+        };
+        assert_eq!(regions.change, Change::Free);
+        assert_eq!(regions.entries.len(), 129);
+        assert_eq!(kinds(&regions.rewire), ["withdraw", "clear"]);
+    }
+
+    #[test]
+    fn what_is_split_can_be_merged_again() {
+        let mut directory = Directory::new(3, 1);
+        let va = Va(WINDOW_BASE);
+        directory.open(va, 4 * PAGE).unwrap();
+        let before = directory.regions.clone();
+        let at = |page: u64| Va(va.0 + page * PAGE);
+        assert_eq!(directory.merge(va), None, "there is no other half");
+        assert_eq!(directory.split(at(4)), Ok(None), "there is no region");
+
+        let split = directory.split(at(1)).unwrap().unwrap();
+        assert_eq!(kinds(&split.rewire), ["cover", "open", "fill"]);
+        assert_eq!(directory.at(at(3)), Some(split.entries[0].0));
+        directory.was_split(&split);
+        let halves: Vec<_> = directory
+            .regions
+            .values()
+            .map(|e| e.region.order())
+            .collect();
+        assert_eq!(halves, [1, 1]);
+        assert_eq!(directory.at(at(3)), split.entries[0].1);
+        let over = |page, pages| directory.entries_over(at(page), pages * PAGE).len();
         assert_eq!(
-            kinds(&steps),
-            ["hold", "flush", "withdraw", "clear", "close"]
+            [over(0, 1), over(1, 1), over(1, 2), over(2, 9), over(4, 9)],
+            [1, 1, 2, 1, 0]
+        );
+
+        let again = directory.split(va).unwrap().unwrap();
+        let full = directory.split(at(3)).unwrap_err();
+        assert_eq!(full.to_string(), "the directory has no 1 slots left");
+        directory.was_split(&again);
+        assert_eq!(directory.split(va), Ok(None), "a page has no halves");
+        assert_eq!(directory.merge(at(3)), None, "the other half is in parts");
+        for va in [at(1), at(3)] {
+            let merge = directory.merge(va).unwrap();
+            assert_eq!(kinds(&merge.rewire), ["fill", "cover"]);
+            directory.was_merged(&merge);
+        }
+        assert_eq!(directory.regions, before);
+        assert_eq!(directory.slots.left(), 2);
+        assert_eq!(directory.blocks.values().next().unwrap().regions, 1);
+
+        let left = directory.split(va).unwrap().unwrap();
+        directory.was_left(&left);
+        assert_eq!(
+            (directory.regions.clone(), directory.slots.left()),
+            (before, 2)
         );
     }
 
@@ -371,9 +577,13 @@ mod tests {
             ["open", "fill"],
             "the block is found already"
         );
-        assert!(!kinds(&directory.close(first, 4 * PAGE)).contains(&"withdraw"));
+        let rewires = |directory: &Directory, va| match &directory.close(va, 4 * PAGE)[..] {
+            [Step::Change(regions)] => kinds(&regions.rewire),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(rewires(&directory, first), ["clear"]);
         directory.forget(first, 4 * PAGE);
-        assert!(kinds(&directory.close(second, 4 * PAGE)).contains(&"withdraw"));
+        assert_eq!(rewires(&directory, second), ["withdraw", "clear"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `mind-ctl`: the controller's daemon and the operator's command line. This file holds the command line only.
 
+mod region;
 mod serve;
 mod status;
 
@@ -22,6 +23,8 @@ enum Verb {
     Serve(serve::Args),
     /// Say what there is: blades, domains, memory, ports.
     Status(status::Args),
+    /// Reset, split or merge a region, under traffic; on the switch only.
+    Region(region::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,5 +41,6 @@ fn run(verb: Verb) -> Result<()> {
     match verb {
         Verb::Serve(args) => runtime.block_on(serve::run(args)),
         Verb::Status(args) => runtime.block_on(status::run(args)),
+        Verb::Region(args) => runtime.block_on(region::run(args)),
     }
 }

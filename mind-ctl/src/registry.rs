@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use mind_api::errno::{Errno, Failure};
-use mind_api::message::{BladeKind, Registration};
+use mind_api::message::{BladeKind, OnLoss, Registration};
 use mind_common::addr::Va;
 use mind_common::id::{BladeId, MAX_BLADES};
 
@@ -56,6 +56,19 @@ pub struct Vma {
     pub users: u32,
     /// The area that it is, while that has a name.
     pub area: Option<String>,
+    /// What was written into it and is gone.
+    pub lost: Option<Lost>,
+}
+
+/// Writes that were lost with a blade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// In how many regions; one that was hit again counts again.
+    pub regions: u64,
+    /// Where the last one begins.
+    pub last: Va,
+    /// The name of the blade that took it along.
+    pub blade: String,
 }
 
 impl Vma {
@@ -81,6 +94,8 @@ pub struct Domain {
     pub vmas: BTreeMap<u64, Vma>,
     /// Addresses of its named areas.
     pub areas: BTreeMap<String, u64>,
+    /// What its readers see when writes are lost.
+    pub on_loss: OnLoss,
 }
 
 impl Domain {
@@ -272,13 +287,13 @@ impl Registry {
         })
     }
 
-    /// The number of the domain of that name, which is made if there is none. Numbers are given in turn, so that the
-    /// last packets of a domain that has ended are not taken for those of a new one.
+    /// The number of the domain of that name, which is made if there is none, with that choice. Numbers are given in
+    /// turn, so that the last packets of a domain that has ended are not taken for those of a new one.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: no name. `ENAMETOOLONG`. `ENOSPC`: all numbers are taken.
-    pub fn domain_named(&mut self, name: &str) -> Result<u32, Failure> {
+    /// `EINVAL`: no name, or the domain has chosen otherwise. `ENAMETOOLONG`. `ENOSPC`: all numbers are taken.
+    pub fn domain_named(&mut self, name: &str, on_loss: Option<OnLoss>) -> Result<u32, Failure> {
         if name.is_empty() {
             return Err(Failure::new(Errno::EINVAL, "a domain's name is empty"));
         }
@@ -290,7 +305,16 @@ impl Registry {
             return Err(Failure::new(Errno::ENAMETOOLONG, message));
         }
         let known = self.domains.iter().find(|(_, entry)| entry.name == name);
-        if let Some((number, _)) = known {
+        if let Some((number, entry)) = known {
+            if let Some(wanted) = on_loss
+                && wanted != entry.on_loss
+            {
+                let message = format!(
+                    "domain `{name}` has chosen {:?} for when writes are lost, not {wanted:?}",
+                    entry.on_loss
+                );
+                return Err(Failure::new(Errno::EINVAL, message));
+            }
             return Ok(*number);
         }
         let after = |number: u32| if number == MAX_DOMAIN { 1 } else { number + 1 };
@@ -305,6 +329,7 @@ impl Registry {
         self.last_domain = number;
         let domain = Domain {
             name: name.to_owned(),
+            on_loss: on_loss.unwrap_or_default(),
             ..Domain::default()
         };
         self.domains.insert(number, domain);
@@ -324,6 +349,14 @@ impl Registry {
                 let message = format!("no process of domain {domain} runs on {blade}");
                 Failure::new(Errno::ESRCH, message)
             })
+    }
+
+    /// The domain and the vma that an address is in.
+    pub fn vma_at(&self, va: Va) -> Option<(u32, &Vma)> {
+        self.domains.iter().find_map(|(number, domain)| {
+            let (_, vma) = domain.vmas.range(..=va.0).next_back()?;
+            (va.0 < vma.end()).then_some((*number, vma))
+        })
     }
 
     /// The domain, wherever it is.
@@ -432,15 +465,18 @@ mod tests {
     #[test]
     fn a_domain_is_known_by_its_name_and_numbers_are_given_in_turn() {
         let mut registry = Registry::default();
-        assert_eq!(registry.domain_named("a"), Ok(1));
-        assert_eq!(registry.domain_named("b"), Ok(2));
-        assert_eq!(registry.domain_named("a"), Ok(1));
+        assert_eq!(registry.domain_named("a", None), Ok(1));
+        assert_eq!(registry.domain_named("b", Some(OnLoss::Fail)), Ok(2));
+        assert_eq!(registry.domain_named("a", Some(OnLoss::LastWritten)), Ok(1));
         registry.forget_if_empty(1);
-        assert_eq!(registry.domain_named("c"), Ok(3));
-        assert_eq!(registry.domain_named("").unwrap_err().errno, Errno::EINVAL);
+        assert_eq!(registry.domain_named("c", None), Ok(3));
+        assert_eq!(
+            registry.domain_named("", None).unwrap_err().errno,
+            Errno::EINVAL
+        );
         let long = "x".repeat(MAX_NAME + 1);
         assert_eq!(
-            registry.domain_named(&long).unwrap_err().errno,
+            registry.domain_named(&long, None).unwrap_err().errno,
             Errno::ENAMETOOLONG
         );
     }

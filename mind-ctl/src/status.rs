@@ -81,6 +81,28 @@ fn as_text(status: &Status) -> String {
             domain.bytes.to_string(),
         ]);
     }
+    let mut losses = table([
+        "DOMAIN",
+        "VMA",
+        "AREA",
+        "BYTES",
+        "REGIONS LOST",
+        "LAST",
+        "WITH",
+    ]);
+    for domain in &status.domains {
+        for loss in &domain.losses {
+            losses.add_row([
+                domain.name.clone(),
+                format!("{:#x}", loss.va),
+                loss.area.clone().unwrap_or_default(),
+                loss.length.to_string(),
+                loss.regions.to_string(),
+                format!("{:#x}", loss.last),
+                loss.blade.clone(),
+            ]);
+        }
+    }
     let mut ports = table(["PORT", "BLADE", "VERDICT", "PACKETS"]);
     for port in &status.ports {
         for (verdict, packets) in &port.packets {
@@ -95,6 +117,7 @@ fn as_text(status: &Status) -> String {
     for (table, columns) in [
         (&mut blades, &[3, 5, 6][..]),
         (&mut domains, &[2, 3, 4]),
+        (&mut losses, &[3, 4]),
         (&mut ports, &[3]),
     ] {
         for column in columns {
@@ -103,8 +126,12 @@ fn as_text(status: &Status) -> String {
             }
         }
     }
+    let losses = match losses.is_empty() {
+        true => String::new(),
+        false => format!("writes lost with blades\n{losses}\n\n"),
+    };
     format!(
-        "{blades}\n\n{domains}\n\n{ports}\n\ndirectory: {} of {} slots in use",
+        "{blades}\n\n{domains}\n\n{losses}{ports}\n\ndirectory: {} of {} slots in use",
         status.slots_used, status.slots
     )
 }

@@ -177,10 +177,12 @@ macro_rules! fields {
 
 impl SlotHandle<'_> {
     fields! {
-        /// Requests granted without an invalidation.
-        accesses: AtomicU64;
-        /// Invalidations begun.
-        invalidations: AtomicU64;
+        /// Requests granted without an invalidation; wraps at 2^32.
+        accesses: AtomicU32;
+        /// Invalidations begun; wraps at 2^32.
+        invalidations: AtomicU32;
+        /// Who waits, as a [`Queue`](mind_common::directory::Queue)'s bits.
+        queue: AtomicU64;
         /// Pages dropped by false invalidations; wraps at 2^32.
         dropped: AtomicU32;
         /// Pages written back because of invalidations; wraps at 2^32.
@@ -222,7 +224,7 @@ impl SlotHandle<'_> {
     }
 
     /// Makes it `region`'s. The programs look at the word first: change the region only while the
-    /// word is free or [held](mind_common::directory::machine::hold).
+    /// word is free or [held](mind_common::directory::change::hold).
     ///
     /// Between the two the slot has no region, so a write-back that comes just then is told "busy".
     pub fn set_region(self, region: Region) {
@@ -252,6 +254,8 @@ impl SlotHandle<'_> {
         // SAFETY: see `atomic`; the fields are in place one by one.
         unsafe {
             for (field, value) in [
+                (&raw mut (*at).accesses, slot.accesses),
+                (&raw mut (*at).invalidations, slot.invalidations),
                 (&raw mut (*at).dropped, slot.dropped),
                 (&raw mut (*at).flushed, slot.flushed),
             ] {
@@ -259,8 +263,7 @@ impl SlotHandle<'_> {
             }
             for (field, value) in [
                 (&raw mut (*at).origin, slot.origin),
-                (&raw mut (*at).accesses, slot.accesses),
-                (&raw mut (*at).invalidations, slot.invalidations),
+                (&raw mut (*at).queue, slot.queue),
                 (&raw mut (*at).permit, slot.permit),
                 (&raw mut (*at).place, slot.place),
                 (&raw mut (*at).region, slot.region),

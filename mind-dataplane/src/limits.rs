@@ -22,6 +22,8 @@ pub struct SwitchLimits {
     pub tries: u32,
     /// Log every verdict; for debugging, it costs more than all the rest.
     pub log_verdicts: bool,
+    /// Let packets be lost on purpose ([`Switch::lose`](crate::Switch::lose)); for tests.
+    pub lose_on_purpose: bool,
 }
 
 impl Default for SwitchLimits {
@@ -36,6 +38,7 @@ impl Default for SwitchLimits {
             slots: 30_001,
             tries: MAX_TRIES,
             log_verdicts: false,
+            lose_on_purpose: false,
         }
     }
 }

@@ -25,13 +25,19 @@ pub(crate) mod program {
 
 /// Loads the object, its maps as large as `sizes` says and else with the one entry that the
 /// object gives them. Programs are loaded one by one, by who wants them.
-pub(crate) fn load(sizes: &[(&'static str, u32)], tries: u32, log_verdicts: bool) -> Result<Ebpf> {
+pub(crate) fn load(
+    sizes: &[(&'static str, u32)],
+    tries: u32,
+    log_verdicts: bool,
+    lose_on_purpose: bool,
+) -> Result<Ebpf> {
     let mut loader = EbpfLoader::new();
     for &(name, entries) in sizes {
         loader.map_max_entries(name, entries);
     }
-    let log = u8::from(log_verdicts);
+    let (log, lose) = (u8::from(log_verdicts), u8::from(lose_on_purpose));
     loader.override_global("LOG_VERDICTS", &log, true);
+    loader.override_global("LOSE_ON_PURPOSE", &lose, true);
     loader.override_global("TRIES", &tries, true);
     loader
         .load(OBJECT)

@@ -18,10 +18,10 @@ const OPERATIONS: &str = "OPERATIONS";
 /// All maps that belong to a memory blade.
 const MAPS: [&str; 5] = [
     RESPONDER,
-    OPERATIONS,
     tally::MAP,
     store::MAPS[0],
     store::MAPS[1],
+    store::MAPS[2],
 ];
 
 enum Program {
@@ -51,7 +51,7 @@ impl Responder {
             (store::MAPS[0], limits.pages),
             (store::MAPS[1], limits.pages),
         ];
-        let mut ebpf = object::load(&sizes, MAX_TRIES, limits.log_verdicts)?;
+        let mut ebpf = object::load(&sizes, MAX_TRIES, limits.log_verdicts, false)?;
         object::xdp(&mut ebpf, program::RESPONDER)?;
         let maps = Maps::take(&mut ebpf, &MAPS)?;
         Ok(Self {

@@ -1,25 +1,30 @@
-//! A memory blade's pages and their tags, in memory.
+//! A memory blade's pages, their tags, and the compute blades' latest atomic operations, in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mind_common::{
     addr::PAGE_SIZE,
-    table::{PageTag, PageValue},
+    id::Connection,
+    memory::{Claim, fenced},
+    serial::Version,
+    table::{Operation, PageTag, PageValue},
 };
 
 use crate::{Error, Result, mapped::Mapped, maps::Maps};
 
 const PAGES: &str = "PAGES";
 const TAGS: &str = "TAGS";
+const OPERATIONS: &str = "OPERATIONS";
 
 /// The names of its maps.
-pub(crate) const MAPS: [&str; 2] = [PAGES, TAGS];
+pub(crate) const MAPS: [&str; 3] = [PAGES, TAGS, OPERATIONS];
 
 /// Pages that the responder serves at the same time. Who reads or writes one here must know that
 /// nobody's packets are about it, or mind its tag.
 pub struct Store {
     pages: Mapped<PageValue>,
     tags: Mapped<u64>,
+    operations: Mapped<Operation>,
 }
 
 impl Store {
@@ -27,6 +32,7 @@ impl Store {
         Ok(Self {
             pages: maps.mapped(PAGES)?,
             tags: maps.mapped(TAGS)?,
+            operations: maps.mapped(OPERATIONS)?,
         })
     }
 
@@ -75,6 +81,30 @@ impl Store {
     ///
     /// As for [`read`](Self::read).
     pub fn zero(&self, first: usize, count: usize) -> Result<()> {
+        self.advance(first, count, Version::next, |page| {
+            self.write(page, &[0; PAGE_SIZE])
+        })
+    }
+
+    /// Refuses from now on what a blade that is gone may still have sent for `count` pages from
+    /// `first` on, which stay as they are ([`fenced`]).
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn fence(&self, first: usize, count: usize) -> Result<()> {
+        self.advance(first, count, fenced, |_| Ok(()))
+    }
+
+    /// Takes pages from the responder one by one, does something to them, and moves their versions
+    /// forward.
+    fn advance(
+        &self,
+        first: usize,
+        count: usize,
+        version: impl Fn(Version) -> Version,
+        change: impl Fn(usize) -> Result<()>,
+    ) -> Result<()> {
         (first..first.saturating_add(count)).try_for_each(|page| {
             let tag = self.tag_word(page)?;
             let taken = loop {
@@ -95,11 +125,35 @@ impl Store {
                 }
                 std::hint::spin_loop();
             };
-            self.write(page, &[0; PAGE_SIZE])?;
-            let zeroed = PageTag::settled(taken.version().next());
-            tag.store(zeroed.raw(), Ordering::Release);
+            change(page)?;
+            let changed = PageTag::settled(version(taken.version()));
+            tag.store(changed.raw(), Ordering::Release);
             Ok(())
         })
+    }
+
+    /// Refuses from now on atomic operations of a life of a compute blade that is over.
+    pub fn fence_blade(&self, life: Connection) {
+        let Some(at) = self.operations.at(life.blade.get().into()) else {
+            return;
+        };
+        // SAFETY: an aligned field of the mapping, which lives as long as `self` and is reached
+        // through atomics only.
+        let claim = unsafe { AtomicU64::from_ptr(&raw mut (*at.as_ptr()).claim) };
+        loop {
+            let last = claim.load(Ordering::Acquire);
+            let put = Claim::from_raw(last).over(life).is_some_and(|over| {
+                let put = (last, over.raw());
+                claim
+                    .compare_exchange(put.0, put.1, Ordering::AcqRel, Ordering::Acquire)
+                    .is_ok()
+            });
+            if put {
+                return;
+            }
+            // The responder has it open for as long as an addition takes.
+            std::hint::spin_loop();
+        }
     }
 
     /// The tag of the page with that number.

@@ -9,6 +9,7 @@ use aya::{
 use mind_common::{
     addr::{Prefix, Va},
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
+    losses::Place,
     table::{
         self, PORT_FANS_OUT, Peer, Permission, Port, Protection, ProtectionKey, Translation,
         TranslationKey,
@@ -30,9 +31,10 @@ const MEMORY: &str = "MEMORY";
 const GRANTS: &str = "GRANTS";
 const PROTECTION: &str = "PROTECTION";
 const TRANSLATION: &str = "TRANSLATION";
+const LOSSES: &str = "LOSSES";
 
 /// All maps that belong to a switch.
-const MAPS: [&str; 13] = [
+const MAPS: [&str; 14] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -41,6 +43,7 @@ const MAPS: [&str; 13] = [
     GRANTS,
     PROTECTION,
     TRANSLATION,
+    LOSSES,
     tally::MAP,
     directory::MAPS[0],
     directory::MAPS[1],
@@ -71,7 +74,12 @@ impl Switch {
     ///
     /// When the kernel refuses, for want of privileges or memory.
     pub fn load(limits: &SwitchLimits) -> Result<Self> {
-        let mut ebpf = object::load(&sizes(limits), limits.tries, limits.log_verdicts)?;
+        let mut ebpf = object::load(
+            &sizes(limits),
+            limits.tries,
+            limits.log_verdicts,
+            limits.lose_on_purpose,
+        )?;
         object::xdp(&mut ebpf, program::SWITCH)?;
         object::classifier(&mut ebpf, program::FAN_OUT)?;
         let maps = Maps::take(&mut ebpf, &MAPS)?;
@@ -80,6 +88,25 @@ impl Switch {
             directory: Directory::new(&maps)?,
             maps,
         })
+    }
+
+    /// Has the switch lose so many of the packets that come to `place`; it must have been
+    /// [loaded for that](SwitchLimits::lose_on_purpose).
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn lose(&mut self, place: Place, packets: u64) -> Result<()> {
+        self.maps.set(LOSSES, place.index(), packets)
+    }
+
+    /// How many of the packets that come to `place` are still to be lost.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn to_lose(&self, place: Place) -> Result<u64> {
+        self.maps.get(LOSSES, place.index())
     }
 
     /// Pins programs and maps in `folder`, which is made: they stay when this process ends.

@@ -12,6 +12,8 @@ mod bare;
 mod bypass;
 #[path = "packets/fan_out.rs"]
 mod fan_out;
+#[path = "packets/losses.rs"]
+mod losses;
 #[path = "packets/memo.rs"]
 mod memo;
 #[path = "packets/memory.rs"]
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         fan_out::CASES,
         responder::CASES,
         races::CASES,
+        losses::CASES,
         bare::CASES,
     ]
     .concat();

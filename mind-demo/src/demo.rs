@@ -152,6 +152,7 @@ fn bring_up(options: &Options, layout: Layout) -> Result<Guard> {
         cache: layout.cache(),
         services: Some(folder.to_owned()),
         bound: true,
+        ..testbed::Options::default()
     };
     step(format_args!(
         "bringing up {} compute blades with a page cache of {} each, {} memory blades with {} each",

@@ -2,14 +2,16 @@
 
 use std::{
     fs,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use mind_api::{
-    Client, Reply, Request,
-    message::Status,
+    Client, ClientError, Errno, Reply, Request,
+    message::{RegionChange, Status},
     program::{BladeReport, FromBlade, Packets, ToBlade},
 };
 use netns_setup::{Options, Plan, Testbed, paths, program::Process, testbed::Guard};
@@ -96,16 +98,39 @@ impl Bed {
     ///
     /// When it does not answer.
     pub fn status(&self) -> Result<Status> {
+        match self.ask(Request::Status)? {
+            Reply::Status(status) => Ok(status),
+            other => bail!("the controller answers with {other:?}"),
+        }
+    }
+
+    /// Has the controller change the region of an address. Whether it did: a region that stays
+    /// busy, or has no other half, is as it was.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or has no such address.
+    pub fn change_region(&self, va: u64, change: RegionChange) -> Result<bool> {
+        let result = self.ask(Request::ChangeRegion { va, change });
+        match result {
+            Ok(Reply::Region { changed, .. }) => Ok(changed),
+            Ok(other) => bail!("the controller answers with {other:?}"),
+            Err(error) => match error.downcast_ref::<ClientError>() {
+                Some(ClientError::Refused(failure)) if failure.errno == Errno::EINVAL => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Asks the controller, as an operator on the switch.
+    fn ask(&self, request: Request) -> Result<Reply> {
         self.testbed.within("sw", || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
             runtime.block_on(async {
                 let (client, _) = Client::connect(Plan::controller(), "test", LIMIT).await?;
-                match client.call(Request::Status).await? {
-                    Reply::Status(status) => Ok(status),
-                    other => bail!("the controller answers with {other:?}"),
-                }
+                Ok(client.call(request).await?)
             })
         })
     }
@@ -129,17 +154,42 @@ impl Bed {
     ///
     /// When there is none.
     pub fn kill(&self, name: &str) -> Result<()> {
-        let process = self.daemon(name)?;
-        let handle = process
-            .open()
-            .with_context(|| format!("{name} is dead already"))?;
-        rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL)?;
+        let handle = self.signal(name, rustix::process::Signal::KILL)?;
         let mut end = [rustix::event::PollFd::new(
             &handle,
             rustix::event::PollFlags::IN,
         )];
         rustix::event::poll(&mut end, None)?;
         Ok(())
+    }
+
+    /// Sends a daemon a signal.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn signal(&self, name: &str, signal: rustix::process::Signal) -> Result<OwnedFd> {
+        let handle = self
+            .daemon(name)?
+            .open()
+            .with_context(|| format!("{name} is dead already"))?;
+        rustix::process::pidfd_send_signal(&handle, signal)?;
+        Ok(handle)
+    }
+
+    /// Sets the switch's port of a blade `up` or `down`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn link(&self, port: &str, state: &str) -> Result<()> {
+        self.testbed.within("sw", || {
+            let status = Command::new("ip")
+                .args(["link", "set", port, state])
+                .status()?;
+            ensure!(status.success(), "the port {port} cannot be set {state}");
+            Ok(())
+        })
     }
 
     /// The last lines of every daemon's log.

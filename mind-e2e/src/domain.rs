@@ -10,6 +10,7 @@ use crate::{Bed, Program};
 pub struct Domain<'a> {
     bed: &'a Bed,
     name: &'a str,
+    options: &'a str,
     keeper: Program,
 }
 
@@ -20,12 +21,26 @@ impl<'a> Domain<'a> {
     ///
     /// When that cannot be started.
     pub fn new(bed: &'a Bed, name: &'a str) -> Result<Self> {
+        Self::choosing(bed, name, "")
+    }
+
+    /// The same, and its programs get these arguments, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn choosing(bed: &'a Bed, name: &'a str, options: &'a str) -> Result<Self> {
         let plan = bed.testbed().plan();
         let last = plan.of_kind(Kind::Compute).last();
         let blade = last.map_or("c0", |blade| blade.name.as_str());
-        let mut keeper = Program::start(bed, blade, &format!("--domain {name} keep"))?;
+        let mut keeper = Program::start(bed, blade, &format!("--domain {name} {options} keep"))?;
         keeper.expect("ready")?;
-        Ok(Self { bed, name, keeper })
+        Ok(Self {
+            bed,
+            name,
+            options,
+            keeper,
+        })
     }
 
     /// The testbed.
@@ -39,7 +54,7 @@ impl<'a> Domain<'a> {
     ///
     /// When it cannot be started.
     pub fn start(&self, blade: &str, arguments: &str) -> Result<Program> {
-        let arguments = format!("--domain {} {arguments}", self.name);
+        let arguments = format!("--domain {} {} {arguments}", self.name, self.options);
         Program::start(self.bed, blade, &arguments)
     }
 

@@ -137,6 +137,15 @@ impl Program {
         self.stdin.take();
     }
 
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be told.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Waits for its end.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
                 "a_dead_agent_ends_its_programs_and_not_the_others",
                 dead_agent,
             ),
+            ("what_was_synced_outlives_its_blade", synced),
             ("memory_out_of_reach_is_a_bus_error", dead_memory),
         ],
         || Bed::up(3, 1, (CACHE * 4096) as u64),
@@ -49,25 +50,52 @@ fn dead_agent(bed: &Bed) -> Result<()> {
         }
         watcher.kill()?;
     }
+    let status = bed.status()?;
+    let lost: Vec<_> = status
+        .domains
+        .iter()
+        .flat_map(|domain| &domain.losses)
+        .collect();
+    ensure!(
+        lost.iter()
+            .any(|loss| loss.area.as_deref() == Some("own") && loss.blade == "c0"),
+        "what was lost is not on the books: {lost:?}"
+    );
     // It is to be had again, as memory has it.
     domain.run("c1", "--area own increment 10")?;
     domain.run("c2", &format!("{area} check 1"))?;
     domain.end()
 }
 
+fn synced(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "synced")?;
+    // Two regions, of which the second is written and not synced.
+    let mut writer = domain.start("c1", "--area kept --pages 8 sync 4711")?;
+    writer.go()?;
+    writer.expect("synced")?;
+    bed.kill("c1")?;
+    writer.kill()?;
+    domain.run("c2", "--area kept --pages 8 equals 4711")?;
+    let status = bed.status()?;
+    let lost: Vec<_> = status
+        .domains
+        .iter()
+        .flat_map(|domain| &domain.losses)
+        .collect();
+    ensure!(
+        matches!(lost[..], [loss] if loss.blade == "c1" && loss.last > loss.va),
+        "only the second region has lost anything: {lost:?}"
+    );
+    domain.end()
+}
+
 fn dead_memory(bed: &Bed) -> Result<()> {
     let domain = Domain::new(bed, "dead-memory")?;
     let area = format!("--area far --pages {}", CACHE * 2);
-    domain.run("c1", &format!("{area} fill"))?;
-    let mut watcher = domain.start("c1", &format!("{area} watch"))?;
+    domain.run("c2", &format!("{area} fill"))?;
+    let mut watcher = domain.start("c2", &format!("{area} watch"))?;
     watcher.go()?;
     watcher.expect("watching")?;
-    bed.testbed().within::<_, anyhow::Error>("sw", || {
-        let status = std::process::Command::new("ip")
-            .args(["link", "set", "m0", "down"])
-            .status()?;
-        ensure!(status.success(), "the port stays up");
-        Ok(())
-    })?;
+    bed.link("m0", "down")?;
     watcher.die_of(libc::SIGBUS)
 }

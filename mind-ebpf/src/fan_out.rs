@@ -14,13 +14,14 @@ use aya_ebpf::{
 };
 use mind_common::{
     id::{BladeId, BladeSet, MAX_BLADES},
+    losses::Place,
     rewrite,
     table::{HEADERS_LEN, Peer, Switch},
     verdict::Verdict,
     wire::{Opcode, SHORT_REQUEST_LEN},
 };
 
-use crate::{decision::count, maps, packet};
+use crate::{decision::count, losses, maps, packet};
 
 /// Copies what XDP passed up; leaves everything else to who comes next.
 #[inline(always)]
@@ -92,6 +93,9 @@ fn multiply(ctx: &TcContext, switch: &Switch, pending: BladeSet) -> Verdict {
 /// gives the frame its own headers again after each copy (`bpf_clone_redirect`).
 #[inline(always)]
 fn send(ctx: &TcContext, switch: &Switch, blade: BladeId, peer: &Peer) -> bool {
+    if losses::is_lost(Place::before(Opcode::Invalidate)) {
+        return false;
+    }
     let Some(frame) = packet::headers(ctx) else {
         return false;
     };

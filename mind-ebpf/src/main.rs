@@ -18,6 +18,7 @@ mod bare;
 mod bench;
 mod decision;
 mod fan_out;
+mod losses;
 mod maps;
 mod packet;
 mod responder;

@@ -10,6 +10,7 @@ use aya_ebpf::{
 };
 use mind_common::{
     id::MAX_BLADES,
+    losses::Place,
     table::{
         BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
         Responder, Slot, Switch, Template, Translation, TranslationKey,
@@ -20,6 +21,10 @@ use mind_common::{
 /// Each port's counters, by ingress interface; those of interfaces beyond the end are entry 0's.
 #[map]
 pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
+
+/// How many packets are still to be lost on purpose, by [`Place`].
+#[map]
+pub static LOSSES: Array<u64> = Array::with_max_entries(Place::COUNT, 0);
 
 /// The switch itself.
 #[map]
@@ -69,7 +74,8 @@ pub static PAGES: Array<PageValue> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 pub static TAGS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Each compute blade's latest atomic operation.
 #[map]
-pub static OPERATIONS: Array<Operation> = Array::with_max_entries(MAX_BLADES as u32, 0);
+pub static OPERATIONS: Array<Operation> =
+    Array::with_max_entries(MAX_BLADES as u32, BPF_F_MMAPABLE);
 
 /// What the bench puts back before each run.
 #[map]

@@ -93,7 +93,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             } else {
                 Some(own_folder()?)
             },
-            bound: false,
+            ..Options::default()
         }),
         Verb::Exec { blade, command } => exec(&blade, &command),
         Verb::Status { output } => status(output),

@@ -74,6 +74,9 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
             .iter()
             .map(|blade| format!("--port={}", blade.name)),
     );
+    if options.lose_on_purpose {
+        command.push("--lose-on-purpose".to_owned());
+    }
     let mut services = vec![Service {
         name: "ctl".to_owned(),
         role: Role::Controller,

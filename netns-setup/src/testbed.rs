@@ -34,6 +34,8 @@ pub struct Options {
     pub cache: u64,
     /// The folder with the programs of the services; without it there are only the network and no services.
     pub services: Option<PathBuf>,
+    /// Whether the switch can lose packets on purpose; for tests.
+    pub lose_on_purpose: bool,
     /// Whether the testbed is worth nothing once the calling process is gone, as a test's.
     pub bound: bool,
 }
@@ -47,6 +49,7 @@ impl Default for Options {
             memory_size: 256 << 20,
             cache: 64 << 20,
             services: None,
+            lose_on_purpose: false,
             bound: false,
         }
     }

@@ -43,6 +43,7 @@ impl Blades {
             cache: CACHE,
             services: Some(daemons()?),
             bound: true,
+            ..Options::default()
         };
         let testbed = Testbed::guarded(&options).context("cannot bring the testbed up")?;
         let names = testbed.plan().of_kind(Kind::Compute);

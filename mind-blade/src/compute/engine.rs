@@ -64,10 +64,12 @@ pub(crate) enum Command {
     },
     /// A program is gone.
     Detach { id: ProgramId },
-    /// Write back and drop what is cached of a range, then answer.
+    /// Write back and drop what is cached of a range, only that of `domain` if there is one; then
+    /// answer with how many pages could not be written back meanwhile.
     Flush {
         range: Range<u64>,
-        done: tokio::sync::oneshot::Sender<()>,
+        domain: Option<DomainId>,
+        done: tokio::sync::oneshot::Sender<u64>,
     },
     /// Say how things are.
     Report {
@@ -84,6 +86,15 @@ pub(crate) enum Notice {
     Denied { page: Va, access: Access },
     /// The page can't be had.
     Unreachable { page: Va },
+}
+
+/// What the controller must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plea {
+    /// A request for the page does not complete.
+    Stuck { page: Va },
+    /// What was to be written back to the page is gone.
+    Lost { page: Va },
 }
 
 /// Where to send commands.
@@ -107,6 +118,8 @@ pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) datagrams: Datagrams,
     pub(crate) keep_awake: bool,
+    /// Where the controller is told what it must know.
+    pub(crate) pleas: tokio::sync::mpsc::UnboundedSender<Plea>,
 }
 
 /// Starts the engine in a thread of its own.
@@ -134,6 +147,7 @@ struct Engine {
     wake_up: Arc<OwnedFd>,
     epoll: OwnedFd,
     notices: HashMap<ProgramId, mpsc::Sender<Notice>>,
+    pleas: tokio::sync::mpsc::UnboundedSender<Plea>,
     flushes: HashMap<u64, Flush>,
     next_token: u64,
     wakefulness: Wakefulness,
@@ -147,7 +161,11 @@ struct Engine {
 }
 
 enum Flush {
-    Asked(tokio::sync::oneshot::Sender<()>),
+    Asked {
+        done: tokio::sync::oneshot::Sender<u64>,
+        /// Pages lost before.
+        lost: u64,
+    },
     /// The domain's last program is gone.
     Domain(DomainId),
     End,
@@ -178,6 +196,7 @@ impl Engine {
             wake_up,
             epoll,
             notices: HashMap::new(),
+            pleas: parts.pleas,
             flushes: HashMap::new(),
             next_token: 0,
             wakefulness: Wakefulness::new(parts.keep_awake),
@@ -365,7 +384,14 @@ impl Engine {
                     self.programs.attach(id, domain, userfault, backing);
                 }
                 Command::Detach { id } => self.detach(id),
-                Command::Flush { range, done } => self.flush(range, None, Flush::Asked(done)),
+                Command::Flush {
+                    range,
+                    domain,
+                    done,
+                } => {
+                    let lost = self.blade.counters().lost;
+                    self.flush(range, domain, Flush::Asked { done, lost });
+                }
                 Command::Report { to } => {
                     let _ = to.send(self.report());
                 }
@@ -390,6 +416,7 @@ impl Engine {
             requests: counters.requests,
             timeouts: counters.timeouts,
             busy: counters.busy,
+            appeals: counters.appeals,
             expired: counters.expired,
             write_backs: counters.write_backs,
             evictions: counters.evictions,
@@ -428,8 +455,8 @@ impl Engine {
 
     fn flushed(&mut self, token: u64) {
         match self.flushes.remove(&token) {
-            Some(Flush::Asked(done)) => {
-                let _ = done.send(());
+            Some(Flush::Asked { done, lost }) => {
+                let _ = done.send(self.blade.counters().lost - lost);
             }
             Some(Flush::Domain(domain)) => self.programs.forget(domain),
             Some(Flush::End) | None => {}
@@ -498,11 +525,18 @@ impl Engine {
                         page = %page.page, domain = %page.domain, ?refusal,
                         "what was written into a page is lost: memory refused it"
                     );
+                    self.plead(Plea::Lost { page: page.page });
                 }
+                Action::Appeal { page } => self.plead(Plea::Stuck { page: page.page }),
                 Action::Served { path, nanos } => self.statistics.served(path, nanos),
                 Action::Flushed { token } => self.flushed(token),
             }
         }
+    }
+
+    fn plead(&self, plea: Plea) {
+        // Nobody hears it while the daemon ends.
+        let _ = self.pleas.send(plea);
     }
 
     fn fail(&mut self, page: PageRequest, access: Access, refusal: Refusal) {

@@ -17,7 +17,9 @@ mod wakefulness;
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{Command, Errno, Failure, message::BladeKind, program::Listener};
+use mind_api::{
+    Client, Command, Errno, Failure, Request, client::Order, message::BladeKind, program::Listener,
+};
 use mind_common::{
     addr::PAGE_SIZE,
     blade::Config,
@@ -26,6 +28,7 @@ use mind_common::{
 
 use crate::{Common, controller};
 use datagrams::Datagrams;
+use engine::Plea;
 
 /// What `mind-blade compute` takes.
 #[derive(clap::Args)]
@@ -65,11 +68,14 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         deadline: args.deadline_ms.saturating_mul(1_000_000),
         ..Config::new(connection, capacity)
     };
+    let (pleas, heard) = tokio::sync::mpsc::unbounded_channel();
     let (engine, thread) = engine::start(engine::Parts {
         config,
         datagrams: Datagrams::bind(registered.own.address, registered.switch)?,
         keep_awake: !args.let_sleep,
+        pleas,
     })?;
+    tokio::spawn(plead(registered.client.clone(), heard));
     let listener = Listener::bind(&args.socket)
         .with_context(|| format!("cannot listen for programs at {}", args.socket.display()))?;
     let server = Arc::new(server::Server::new(
@@ -110,6 +116,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                     tracing::error!("the controller is gone");
                     controlled = false;
                 }
+                Some(Order { command: Command::Leave, .. }) => {
+                    // At once: nothing that is written from now on could be kept.
+                    bail!("the switch does not listen to this blade any more; its programs end with it");
+                }
                 Some(order) => {
                     let (engine, client) = (engine.clone(), registered.client.clone());
                     tokio::spawn(async move {
@@ -131,17 +141,39 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }
 }
 
+/// Passes on to the controller what the engine must tell it.
+async fn plead(client: Client, mut heard: tokio::sync::mpsc::UnboundedReceiver<Plea>) {
+    while let Some(plea) = heard.recv().await {
+        let request = match plea {
+            Plea::Stuck { page } => Request::Appeal { va: page.0 },
+            Plea::Lost { page } => Request::ReportLoss { va: page.0 },
+        };
+        if let Err(error) = client.call(request).await {
+            tracing::warn!(?plea, %error, "the controller does not help");
+        }
+    }
+}
+
 async fn carry_out(engine: &engine::Handle, command: Command) -> Result<(), Failure> {
     match command {
         Command::FlushRange { va, length } => {
             let (done, answer) = tokio::sync::oneshot::channel();
             let range = va..va.saturating_add(length);
-            engine.send(engine::Command::Flush { range, done });
+            engine.send(engine::Command::Flush {
+                range,
+                domain: None,
+                done,
+            });
+            // What could not be written back is reported by itself.
             answer
                 .await
+                .map(|_| ())
                 .map_err(|_| Failure::new(Errno::EIO, "the blade is ending"))
         }
-        Command::ZeroPages { .. } => Err(Failure::new(
+        Command::ZeroPages { .. }
+        | Command::FencePages { .. }
+        | Command::FenceBlade { .. }
+        | Command::Leave => Err(Failure::new(
             Errno::ENOSYS,
             "a compute blade offers no pages",
         )),

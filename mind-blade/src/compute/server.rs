@@ -16,6 +16,7 @@ use mind_api::{
     program::{Call, FromBlade, Listener, Mapping, Packets, ToBlade, VERSION},
 };
 use mind_common::{
+    addr::Va,
     blade::Access,
     id::{BladeId, DomainId},
 };
@@ -137,9 +138,16 @@ impl Server {
             packets.send(&FromBlade::Report(Box::new(report)), None)?;
             first = packets.receive()?;
         }
-        let domain = match first {
+        let (domain, on_loss) = match first {
             None => return Ok(()),
-            Some((ToBlade::Attach { version, domain }, _)) if version == VERSION => domain,
+            Some((
+                ToBlade::Attach {
+                    version,
+                    domain,
+                    on_loss,
+                },
+                _,
+            )) if version == VERSION => (domain, on_loss),
             Some((ToBlade::Attach { version, .. }, _)) => {
                 let message = format!("the program speaks version {version}, this agent {VERSION}");
                 let failure = Failure::new(Errno::EPROTO, message.clone());
@@ -149,8 +157,9 @@ impl Server {
             other => bail!("process {pid} begins with {other:?}"),
         };
         let entered = self.ask(Request::EnterProcess {
-            domain: domain.clone(),
+            domain,
             pid,
+            on_loss,
         });
         let number = match entered {
             Ok(Reply::Entered { domain }) => domain,
@@ -268,6 +277,7 @@ impl Server {
                 },
                 None,
             ),
+            Call::Sync { va, length } => return self.sync(domain, va, length),
             Call::UnlinkArea { name } => (
                 Request::UnlinkArea {
                     domain: number,
@@ -284,6 +294,35 @@ impl Server {
             self.changed(domain, range);
         }
         Ok(mapping)
+    }
+
+    /// Has what the domain's programs wrote to a range in memory.
+    fn sync(&self, domain: DomainId, va: u64, length: u64) -> Result<Option<Mapping>, Failure> {
+        if !Va(va).is_in_window(length) {
+            let message = format!("{length} bytes at {va:#x} are not in the window");
+            return Err(Failure::new(Errno::EINVAL, message));
+        }
+        let (done, answer) = tokio::sync::oneshot::channel();
+        self.engine.send(engine::Command::Flush {
+            range: Va(va).page().0..va + length,
+            domain: Some(domain),
+            done,
+        });
+        match answer.blocking_recv() {
+            // Not an owner any more either: who may have written something that is lost is told by that.
+            Ok(0) => self
+                .ask(Request::Sync {
+                    domain: domain.0,
+                    va,
+                    length,
+                })
+                .map(|_| None),
+            Ok(lost) => {
+                let message = format!("{lost} pages could not be written back and are lost");
+                Err(Failure::new(Errno::EIO, message))
+            }
+            Err(_) => Err(Failure::new(Errno::EIO, "the blade is ending")),
+        }
     }
 
     /// Tells the domain's programs that what was denied may be allowed now.

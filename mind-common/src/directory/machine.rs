@@ -15,7 +15,7 @@
 //! duplicate of an old request was recorded): such a blade answers an invalidation at once. It
 //! never fails to list one that does.
 
-use super::word::{State, Word};
+use super::word::{State, Was, Word};
 use crate::{
     id::{BladeId, BladeSet},
     serial::Episode,
@@ -313,6 +313,10 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
     } = request;
     let blades = word.blades();
     match (word.state(), want) {
+        (State::Held, _) if matches!(word.was(), Some(Was::Lost)) => {
+            stay(word, RequestVerdict::Refuse(Refusal::Unreachable))
+        }
+
         // The slot was given away or is held while this packet was on its way: it asks again and
         // will find what has become of it.
         (State::Free | State::Held, _) => stay(word, RequestVerdict::Refuse(Refusal::Busy)),
@@ -429,9 +433,10 @@ pub const fn on_answer(word: Word, answer: Answer) -> Transition<AnswerVerdict> 
 #[inline(always)]
 pub const fn may_write_back(word: Word, from: BladeId) -> bool {
     match word.state() {
-        State::Modified | State::ModifiedToShared | State::ModifiedToModified | State::Held => {
+        State::Modified | State::ModifiedToShared | State::ModifiedToModified => {
             word.blades().contains(from)
         }
+        State::Held => matches!(word.was(), Some(Was::Modified)) && word.blades().contains(from),
         State::Free | State::Invalid | State::Shared | State::SharedToModified => false,
     }
 }
@@ -458,43 +463,6 @@ pub const fn may_operate(word: Word, from: BladeId) -> Result<(), Refusal> {
     }
 }
 
-/// The controller takes the region, to flush it or to change what it covers; the blades stay
-/// listed, so that an owner can still write back. `None` while it is busy, held or free: the
-/// controller looks again.
-///
-/// It begins an episode, so that a packet that read the word before cannot put its own there
-/// after the controller has given the region back, and take a changed region for the old one.
-pub const fn hold(word: Word) -> Option<Word> {
-    match word.state() {
-        State::Invalid | State::Shared | State::Modified => {
-            Some(held(word.episode().next(), word.blades()))
-        }
-        _ => None,
-    }
-}
-
-const fn held(episode: Episode, blades: BladeSet) -> Word {
-    Word::new(State::Held, BladeId::from_low_bits(0), episode, blades)
-}
-
-/// The controller takes a region whose invalidation does not complete (section 4.4 of the paper:
-/// reset), whoever is listed. `None` when it is held already or free.
-pub const fn seize(word: Word, possible_holders: BladeSet) -> Option<Word> {
-    match word.state() {
-        State::Free | State::Held => None,
-        // Next episode: an answer to the old invalidation must not count for one to come.
-        _ => Some(held(word.episode().next(), possible_holders)),
-    }
-}
-
-/// The controller gives a held region back. `None` when it is not held.
-pub const fn release(word: Word, state: State, blades: BladeSet) -> Option<Word> {
-    match word.state() {
-        State::Held if !state.is_busy() => Some(word.settled(state, blades)),
-        _ => None,
-    }
-}
-
 /// What a blade that is gone takes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loss {
@@ -508,8 +476,9 @@ pub enum Loss {
 /// word does not name it.
 ///
 /// What it asked for is taken back; that blades which are still listed may have given the region
-/// up meanwhile does no harm. What it was asked for counts as given, or, where only it could have
-/// given it, the requester asks again and finds the region clean.
+/// up meanwhile does no harm. What it was asked for counts as given. Where only it could have given
+/// it, the region is held: a write-back of the blade's may still be on its way to memory, and the
+/// controller has memory fenced against that ([`crate::memory::fenced`]) before anybody gets it.
 pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
     let blades = word.blades();
     let listed = blades.contains(gone);
@@ -521,6 +490,9 @@ pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
     let (next, verdict) = match word.state() {
         State::Free => return None,
         State::Invalid => (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Nothing),
+        State::Held if matches!(word.was(), Some(Was::Modified)) => {
+            (word.with_blades(rest), Loss::Writes)
+        }
         State::Held => (word.with_blades(rest), Loss::Nothing),
         State::Shared | State::SharedToModified if rest.is_empty() && (asked || !is_busy(word)) => {
             (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Nothing)
@@ -533,7 +505,7 @@ pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
         }
         State::SharedToModified => (word.with_blades(rest), Loss::Nothing),
         State::Modified | State::ModifiedToShared | State::ModifiedToModified if listed => {
-            (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Writes)
+            (word.held(Was::Modified, BladeSet::EMPTY), Loss::Writes)
         }
         State::Modified | State::ModifiedToShared | State::ModifiedToModified => {
             (word.settled(State::Modified, blades), Loss::Nothing)

@@ -1,15 +1,18 @@
 //! The directory: one word per region, and the functions that say what happens to it.
 //!
-//! [`word`] is how a region's state is laid out; [`machine`] is how it changes; [`origin`] is what
-//! has to be remembered beside it. Both ends of the
-//! switch's XDP program call it, and so does the controller.
+//! [`word`] is how a region's state is laid out; [`machine`] is what packets, and the loss of a
+//! blade, do to it; [`queue`] is whose turn it is; [`change`] is what the controller does to it;
+//! [`origin`] is what has to be remembered beside it.
 
+pub mod change;
 pub mod machine;
 pub mod origin;
+pub mod queue;
 pub mod word;
 
 pub use machine::{
     Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, Supply, Target, Transition, Want,
 };
 pub use origin::Origin;
-pub use word::{State, Word};
+pub use queue::{Admission, Queue, admit};
+pub use word::{State, Was, Word};

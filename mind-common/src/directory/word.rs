@@ -7,9 +7,9 @@
 //! ```
 //!
 //! `blades` are the sharers (the owner, when modified); while the region is busy, the blades that
-//! have not answered the invalidation yet. `requester` counts only while busy. `episode` counts
-//! up whenever the region becomes busy and never goes back, also when a slot is given to another
-//! region.
+//! have not answered the invalidation yet. `requester` counts only while busy; while the region is
+//! held, it has what the region [was](Word::was). `episode` counts up whenever the region becomes
+//! busy or held and never goes back, also when a slot is given to another region.
 
 use crate::{
     id::{BladeId, BladeSet},
@@ -61,6 +61,27 @@ impl State {
             Self::SharedToModified | Self::ModifiedToShared | Self::ModifiedToModified
         )
     }
+}
+
+/// What a held region was before, and what it will be again unless the controller makes something
+/// else of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Was {
+    /// Nobody had it.
+    Invalid = 0,
+    /// The blades listed may have copies to read.
+    Shared = 1,
+    /// One of the blades listed may have copies that it wrote into.
+    Modified = 2,
+    /// What was written into it went with a blade, and its domain chose to be told: every access
+    /// fails until it is unmapped.
+    Lost = 3,
+}
+
+impl Was {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Invalid, Self::Shared, Self::Modified, Self::Lost];
 }
 
 const STATE_SHIFT: u32 = 61;
@@ -134,6 +155,28 @@ impl Word {
         BladeSet::from_bits(self.0 as u32)
     }
 
+    /// What the region was, while it is held. Words that nobody makes count as lost ones.
+    #[inline(always)]
+    pub const fn was(self) -> Option<Was> {
+        match (self.state(), self.requester().get()) {
+            (State::Held, 0) => Some(Was::Invalid),
+            (State::Held, 1) => Some(Was::Shared),
+            (State::Held, 2) => Some(Was::Modified),
+            (State::Held, _) => Some(Was::Lost),
+            _ => None,
+        }
+    }
+
+    /// The word of a held region that was `was`, next episode: so that a packet that read the word
+    /// before cannot put its own there after the controller has given the region back, and take a
+    /// changed region for the old one; and so that no answer to an earlier invalidation counts.
+    #[inline(always)]
+    #[must_use]
+    pub const fn held(self, was: Was, blades: BladeSet) -> Self {
+        let was = BladeId::from_low_bits(was as u64);
+        Self::new(State::Held, was, self.episode().next(), blades)
+    }
+
     /// The word in a state that is not busy, same episode.
     #[inline(always)]
     #[must_use]
@@ -168,6 +211,9 @@ impl core::fmt::Debug for Word {
         if self.state().is_busy() {
             write!(f, " for {}", self.requester())?;
         }
+        if let Some(was) = self.was() {
+            write!(f, " was {was:?}")?;
+        }
         Ok(())
     }
 }
@@ -180,6 +226,15 @@ mod tests {
     #[test]
     fn a_slot_of_zeros_is_free() {
         assert_eq!(Word::default().state(), State::Free);
+    }
+
+    #[test]
+    fn a_held_word_says_what_it_was() {
+        for was in Was::ALL {
+            let word = Word::default().held(was, BladeSet::EMPTY);
+            assert_eq!((word.state(), word.was()), (State::Held, Some(was)));
+            assert_eq!(word.settled(State::Shared, BladeSet::EMPTY).was(), None);
+        }
     }
 
     #[test]

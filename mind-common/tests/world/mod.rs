@@ -10,9 +10,9 @@ use mind_common::{
     addr::{PAGE_SIZE, Region, Va, WINDOW_BASE},
     blade::{Access, Action, Blade, Config, Counters, Outgoing},
     directory::{
-        Answer, AnswerVerdict, Order, Origin, Path, Request, RequestVerdict, State, Supply, Want,
-        Word,
-        machine::{may_write_back, on_answer, on_request},
+        Answer, AnswerVerdict, Order, Origin, Path, Queue, Request, RequestVerdict, State, Supply,
+        Want, Word, admit,
+        machine::{may_write_back, on_answer},
     },
     id::{BladeId, BladeSet, Connection, DomainId},
     memory::{Store, on_write},
@@ -42,6 +42,8 @@ pub struct Setup {
     pub capacity: usize,
     pub threads: usize,
     pub operations: usize,
+    /// Of three accesses, how many are writes.
+    pub writes: u32,
     pub faults: Faults,
 }
 
@@ -78,11 +80,14 @@ struct Host {
     threads: Vec<Thread>,
     left: Vec<usize>,
     poll_at: Option<u64>,
+    /// Faults that took a request and are over.
+    served: u64,
 }
 
 struct Slot {
     word: Word,
     origin: Origin,
+    queue: Queue,
 }
 
 pub struct World {
@@ -133,6 +138,7 @@ impl World {
                 threads: vec![Thread::Ready; setup.threads],
                 left: vec![setup.operations; setup.threads],
                 poll_at: None,
+                served: 0,
             })
             .collect();
         let mut world = Self {
@@ -161,6 +167,11 @@ impl World {
             .iter()
             .map(|host| host.blade.counters())
             .collect()
+    }
+
+    /// How many faults that took a request are over, by blade.
+    pub fn served(&self) -> Vec<u64> {
+        self.hosts.iter().map(|host| host.served).collect()
     }
 
     /// Runs until everybody is done. Faults stop when half of the operations are, so that
@@ -270,7 +281,7 @@ impl World {
                 }
                 host.left[thread] -= 1;
                 let number = self.random.u64(0..self.setup.pages);
-                let access = if self.random.u32(0..3) == 0 {
+                let access = if self.random.u32(0..3) < self.setup.writes {
                     Access::Write
                 } else {
                     Access::Read
@@ -415,7 +426,12 @@ impl World {
                     };
                     self.post(Node::Switch(Some(blade)), envelope, &message);
                 }
-                Action::Served { path, .. } => self.paths.extend(path),
+                // The controller of this world does nothing.
+                Action::Appeal { .. } => {}
+                Action::Served { path, .. } => {
+                    host.served += 1;
+                    self.paths.extend(path);
+                }
                 Action::Fail { .. } | Action::Lost { .. } => {
                     self.failures.push(format!("c{blade}: {action:?}"));
                 }
@@ -449,6 +465,7 @@ impl World {
                 BladeSet::EMPTY,
             ),
             origin: Origin::default(),
+            queue: Queue::default(),
         });
         (region, slot)
     }
@@ -502,8 +519,8 @@ impl World {
         };
         let (region, slot) = self.slot(page.page);
         let before = slot.word;
-        let transition = on_request(before, request);
-        slot.word = transition.next;
+        let transition = admit(before, slot.queue, request);
+        (slot.word, slot.queue) = (transition.next, transition.queue);
         let marked = Envelope {
             attempt: Path::between(before, transition.next) as u8,
             ..envelope

@@ -43,6 +43,15 @@ impl Agent {
     ///
     /// What the agent says, or `EIO` when it says nothing.
     pub(super) async fn order(&self, body: Command) -> Result<(), Failure> {
+        self.order_within(body, LIMIT).await
+    }
+
+    /// The same, with a limit of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`order`](Self::order).
+    pub(super) async fn order_within(&self, body: Command, limit: Duration) -> Result<(), Failure> {
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut waiting = self.lock();
@@ -55,7 +64,7 @@ impl Agent {
             let message = format!("{} {what} when asked for {body:?}", self.name);
             Failure::new(Errno::EIO, message)
         };
-        let result = tokio::time::timeout(LIMIT, async {
+        let result = tokio::time::timeout(limit, async {
             let frame = Frame::Command {
                 id,
                 body: body.clone(),
@@ -77,6 +86,18 @@ impl Agent {
             // Whoever waited may have given up.
             let _ = waiting.send(result);
         }
+    }
+
+    /// Tells the agent to end, if it can be told at once, and waits for nothing more of it.
+    pub(super) fn dismiss(&self) {
+        let frame = Frame::Command {
+            id: 0,
+            body: Command::Leave,
+        };
+        if self.outgoing.try_send(frame).is_err() {
+            tracing::debug!(name = %self.name, "an agent cannot be told to end");
+        }
+        self.gone();
     }
 
     /// The agent is gone: nobody need wait.

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Directory slots: regions, of 16 KiB at first, that can be mapped at a time.
     #[arg(long, default_value_t = 262_144)]
     slots: u32,
+    /// Load a switch that loses packets when a test tells it to.
+    #[arg(long, hide = true)]
+    lose_on_purpose: bool,
 }
 
 /// Detaches and unpins the data plane, however the daemon ends.
@@ -89,6 +92,7 @@ impl DataPlane {
             slots: args.slots.saturating_add(1),
             // As many blocks as slots of the largest region; more if vmas are small.
             blocks: args.slots.max(1),
+            lose_on_purpose: args.lose_on_purpose,
             ..SwitchLimits::default()
         };
         let mut switch = Switch::load(&limits).context("cannot load the data plane")?;

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use futures_util::{SinkExt as _, StreamExt as _};
 use mind_api::{
     Errno, Failure, Welcome,
-    frame::{decode, encode, framed},
+    frame::{decode, encode, framed, prepare},
     message::{BladeKind, Frame},
 };
 use tokio::{
@@ -35,9 +35,8 @@ pub(super) struct Session {
 
 /// Serves a connection until it ends.
 pub(super) async fn run(core: Arc<Mutex<Core>>, stream: TcpStream, peer: SocketAddr) {
-    // Calls are small and somebody waits for each.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "a connection will be slow");
+    if let Err(error) = prepare(&stream) {
+        tracing::warn!(%peer, %error, "it will show late that a connection is gone");
     }
     let (mut sink, mut stream) = framed(stream).split();
     let name = match stream.next().await {

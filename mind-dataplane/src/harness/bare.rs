@@ -40,7 +40,7 @@ impl Bare {
     /// When the kernel refuses.
     pub fn load(interfaces: u32) -> Result<Self> {
         let sizes = [(DEVICES, interfaces), (tally::MAP, 1)];
-        let mut ebpf = object::load(&sizes, MAX_TRIES, false)?;
+        let mut ebpf = object::load(&sizes, MAX_TRIES, false, false)?;
         let maps = Maps::take(&mut ebpf, &[DEVICES, PAGES])?;
         for name in [REDIRECT, ANSWER] {
             object::xdp(&mut ebpf, name)?;

@@ -2,7 +2,7 @@
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va},
-    directory::State,
+    directory::{State, Was},
     id::DomainId,
     memo::{Kept, Memo},
     table::{MAY_READ, MAY_WRITE, Peer, Permission, Protection, Slot, Translation},
@@ -390,7 +390,7 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
 fn used_elsewhere(world: &mut World, change: fn(&World, Region)) {
     world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
     let other = region(READ_ONLY);
-    world.set_word(State::Held, []);
+    world.set_held(Was::Invalid, []);
     change(world, other);
     let directory = world.bed.switch.directory();
     directory.assign(0, region(PAGE), 0).expect("a table");

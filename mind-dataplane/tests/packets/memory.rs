@@ -2,7 +2,7 @@
 
 use mind_common::{
     addr::Va,
-    directory::State,
+    directory::{State, Was},
     id::DomainId,
     serial::Version,
     verdict::Verdict,
@@ -59,7 +59,7 @@ fn an_owner_writes_back_while_it_is_invalidated(world: &mut World) {
 }
 
 fn an_owner_writes_back_while_the_region_is_held(world: &mut World) {
-    world.set_word(State::Held, [0]);
+    world.set_held(Was::Modified, [0]);
     let packet = write_back(0, PAGE, 12, &pattern(1));
     world.send(0, &packet).met(Verdict::WriteBack);
 }
@@ -87,6 +87,12 @@ fn a_write_back_of_a_former_owner_is_refused(world: &mut World) {
     world.set_word(State::Modified, [1]);
     is_not_the_owner(world);
     world.set_word(State::Free, [0]);
+    is_not_the_owner(world);
+    for was in [Was::Invalid, Was::Shared, Was::Lost] {
+        world.set_held(was, [0]);
+        is_not_the_owner(world);
+    }
+    world.set_held(Was::Modified, [1]);
     is_not_the_owner(world);
 }
 
@@ -136,7 +142,7 @@ fn an_operation_of_somebody_else_is_refused(world: &mut World) {
 }
 
 fn an_operation_on_a_held_region_is_refused(world: &mut World) {
-    world.set_word(State::Held, [0]);
+    world.set_held(Was::Modified, [0]);
     let run = world.send(0, &operate(0, PAGE, Atomic::FetchAdd { addend: 5 }));
     run.met(Verdict::Busy).refused(compute(0), Refusal::Busy);
 }

@@ -2,7 +2,7 @@
 
 use mind_common::{
     addr::{PAGE_SIZE, Region, Va},
-    directory::{Origin, Path, State, Supply, Target},
+    directory::{Origin, Path, State, Supply, Target, Was},
     id::{BladeSet, DomainId},
     serial::{Episode, Seq},
     verdict::Verdict,
@@ -41,6 +41,7 @@ cases![
     what_began_an_episode_is_noted,
     a_busy_region_refuses,
     a_held_region_refuses,
+    a_region_whose_writes_are_lost_is_out_of_reach,
     a_free_slot_refuses,
     a_repeat_on_a_busy_region_repeats_what_is_owed,
     somebody_elses_repeat_carries_the_first_requests_number_and_page,
@@ -295,8 +296,21 @@ fn a_busy_region_refuses(world: &mut World) {
 }
 
 fn a_held_region_refuses(world: &mut World) {
-    world.set_word(State::Held, [2]);
-    is_busy(world);
+    for was in [Was::Invalid, Was::Shared, Was::Modified] {
+        world.set_held(was, [2]);
+        is_busy(world);
+    }
+}
+
+fn a_region_whose_writes_are_lost_is_out_of_reach(world: &mut World) {
+    world.set_held(Was::Lost, []);
+    let before = world.word();
+    for packet in [read(0, PAGE), acquire(0, PAGE), upgrade(0, PAGE)] {
+        let run = world.send(0, &packet);
+        run.met(Verdict::Lost)
+            .refused(compute(0), Refusal::Unreachable);
+    }
+    assert_eq!(world.word(), before);
 }
 
 fn a_free_slot_refuses(world: &mut World) {

@@ -37,6 +37,8 @@ cases![
     a_replay_answers_what_was_there_then,
     a_late_duplicate_operation_is_dropped,
     a_blades_next_life_counts_anew,
+    a_fenced_page_keeps_its_bytes_and_takes_no_late_write_back,
+    a_life_that_is_fenced_operates_no_more,
     an_operation_on_a_page_being_written_is_refused_and_may_come_again,
     a_misaligned_operation_is_refused,
     an_operation_for_no_blade_is_dropped,
@@ -272,6 +274,51 @@ fn a_blades_next_life_counts_anew(world: &mut World) {
     world.serve(&life(INCARNATION + 1)).met(Verdict::Operated);
     let late = world.serve(&life(INCARNATION).seq(901));
     late.met(Verdict::StaleOperation);
+}
+
+fn a_fenced_page_keeps_its_bytes_and_takes_no_late_write_back(world: &mut World) {
+    world.bed.responder.store().fence(1, 2).expect("pages");
+    assert_eq!(version(world, 1), Version::new(11));
+    assert_eq!(version(world, 3), Version::new(10), "only those");
+    // What its owner had under way: answered like a repeat, but nobody is there to hear it.
+    let late = world.serve(&write(1, 11, &pattern(0x55)));
+    late.met(Verdict::Duplicate);
+    assert_eq!(page(world, 1), pattern(1));
+    // The next owner's.
+    world
+        .serve(&write(1, 12, &pattern(0x66)))
+        .met(Verdict::Stored);
+    assert_eq!(page(world, 1), pattern(0x66));
+    assert!(world.bed.responder.store().fence(PAGES, 1).is_err());
+}
+
+fn a_life_that_is_fenced_operates_no_more(world: &mut World) {
+    let life = |incarnation| Connection {
+        blade: blade(2),
+        incarnation,
+    };
+    let packet = |incarnation| {
+        let packet = operate(0x1000, Atomic::FetchAdd { addend: 1 });
+        packet.qp(life(incarnation).to_qp())
+    };
+    for seq in [900, 901] {
+        let run = world.serve(&packet(INCARNATION).seq(seq));
+        run.met(match seq {
+            900 => Verdict::Operated,
+            _ => Verdict::StaleOperation,
+        });
+        world.bed.responder.store().fence_blade(life(INCARNATION));
+    }
+    let late = world.serve(&packet(INCARNATION).seq(900));
+    late.met(Verdict::StaleOperation);
+    world
+        .serve(&packet(INCARNATION + 1).seq(7))
+        .met(Verdict::Operated);
+    // A fence that comes late leaves the next life alone.
+    world.bed.responder.store().fence_blade(life(INCARNATION));
+    world
+        .serve(&packet(INCARNATION + 1).seq(8))
+        .met(Verdict::Operated);
 }
 
 fn an_operation_on_a_page_being_written_is_refused_and_may_come_again(world: &mut World) {

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashSet};
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    directory::{Path, State, Supply, Target, Word},
+    directory::{Path, State, Supply, Target, Was, Word},
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::{Episode, Seq, Version},
     table::{
@@ -231,6 +231,17 @@ impl World {
     /// Makes this thread's world.
     pub fn make() -> anyhow::Result<()> {
         let network = Network::new(usize::from(COMPUTE_BLADES + MEMORY_BLADES))?;
+        let mut world = Self {
+            bed: Self::load(false)?,
+            network,
+            met: HashSet::new(),
+        };
+        world.prepare()?;
+        WORLD.set(Some(world));
+        Ok(())
+    }
+
+    fn load(lose_on_purpose: bool) -> anyhow::Result<Bed> {
         let limits = SwitchLimits {
             interfaces: 64,
             domains: 8,
@@ -241,20 +252,23 @@ impl World {
             // Few, so that a race can be lost in a test's time.
             tries: 2,
             log_verdicts: false,
+            lose_on_purpose,
         };
         let memory = MemoryLimits {
             interfaces: 64,
             ..MemoryLimits::for_pages(PAGES as u32)
         };
-        let bed = Bed::new(Switch::load(&limits)?, Responder::load(&memory)?)?;
-        let mut world = Self {
-            bed,
-            network,
-            met: HashSet::new(),
-        };
-        world.prepare()?;
-        WORLD.set(Some(world));
-        Ok(())
+        Ok(Bed::new(Switch::load(&limits)?, Responder::load(&memory)?)?)
+    }
+
+    /// Runs `f` with a switch that can lose packets on purpose.
+    pub fn losing(&mut self, f: impl FnOnce(&mut Self)) {
+        let bed = Self::load(true).expect("a second switch can be loaded");
+        let bed = std::mem::replace(&mut self.bed, bed);
+        self.prepare().expect("its tables can be filled");
+        self.reset();
+        f(self);
+        self.bed = bed;
     }
 
     /// Runs `f` on this thread's world.
@@ -421,6 +435,16 @@ impl World {
         self.set_busy(state, 0, numbers);
     }
 
+    /// Makes the word of [`PAGE`] a held one, in episode 11.
+    pub fn set_held<const N: usize>(&self, was: Was, numbers: [u8; N]) {
+        self.set_word(State::Invalid, []);
+        let before = self.word();
+        let held = before.held(was, blades(numbers));
+        self.slot()
+            .swap_word(before, held)
+            .expect("nobody else changes the word");
+    }
+
     /// Makes the word of [`PAGE`] this, for `requester`, in episode 10.
     pub fn set_busy<const N: usize>(&self, state: State, requester: u8, numbers: [u8; N]) {
         let slot = self.slot();
@@ -552,6 +576,8 @@ pub trait Expect {
     fn to(&self, host: Host, qp: u32, seq: u32) -> Message<'_>;
     /// It tells the requester that this was its way through the directory.
     fn by(&self, path: Path) -> &Self;
+    /// It was lost on purpose.
+    fn lost(&self);
     /// It came back to `host` as the refusal of request 1.
     fn refused(&self, host: Host, refusal: Refusal);
 }
@@ -577,6 +603,12 @@ impl Expect for Run<XdpAction> {
         let (envelope, _) = self.frame.message().expect("a message that blades get");
         assert_eq!(Path::from_u8(envelope.attempt), Some(path), "path");
         self
+    }
+
+    #[track_caller]
+    fn lost(&self) {
+        self.met(Verdict::LostOnPurpose);
+        assert_eq!(self.action, XdpAction::Drop);
     }
 
     #[track_caller]

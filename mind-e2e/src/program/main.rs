@@ -9,7 +9,7 @@ use std::{io::BufRead as _, process::ExitCode, sync::atomic::Ordering};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand};
-use mind_client::{Access, Open, Process};
+use mind_client::{Access, OnLoss, Open, Process};
 use mind_e2e::area::{self, Area};
 
 #[derive(Parser)]
@@ -17,6 +17,9 @@ struct Cli {
     /// The protection domain.
     #[arg(long)]
     domain: String,
+    /// What readers are to see when writes are lost with a blade.
+    #[arg(long)]
+    on_loss: Option<OnLossArg>,
     /// The name of the area; no area without one.
     #[arg(long, default_value = "")]
     area: String,
@@ -25,6 +28,14 @@ struct Cli {
     pages: usize,
     #[command(subcommand)]
     job: Job,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum OnLossArg {
+    /// What was written back last.
+    LastWritten,
+    /// SIGBUS.
+    Fail,
 }
 
 #[derive(Subcommand)]
@@ -62,6 +73,8 @@ enum Job {
     Peek { va: u64 },
     /// Write to the word at an address.
     Poke { va: u64 },
+    /// Write a number to the first word, wait until memory has it, say so, and stay.
+    Sync { value: u64 },
     /// Make the area read-only.
     Protect,
     /// Take the area's name away and free it.
@@ -84,7 +97,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let process = Process::attach(&cli.domain)?;
+    let on_loss = cli.on_loss.map(|choice| match choice {
+        OnLossArg::LastWritten => OnLoss::LastWritten,
+        OnLossArg::Fail => OnLoss::Fail,
+    });
+    let process = Process::attach_choosing(&cli.domain, on_loss)?;
     let area = if cli.area.is_empty() {
         None
     } else {
@@ -135,6 +152,16 @@ fn run(cli: &Cli) -> Result<()> {
         Job::Where => println!("{}", area()?.1.va()),
         Job::Peek { va } => println!("{}", address::peek(va)),
         Job::Poke { va } => address::poke(va),
+        Job::Sync { value } => {
+            let (area, memory) = area()?;
+            area.word(0, 0).store(value, Ordering::SeqCst);
+            process.sync(memory.va(), memory.len() as u64)?;
+            // Not acknowledged.
+            area.word(area.pages() - 1, 1)
+                .store(value, Ordering::SeqCst);
+            println!("synced");
+            listen("end")?;
+        }
         Job::Protect => {
             let (_, memory) = area()?;
             process.protect(memory.va(), memory.len() as u64, Access::Read)?;

@@ -2,14 +2,14 @@
 //! state to the next.
 //!
 //! Every step reads the word first, then the region, and only then swaps the word: whoever gives
-//! the slot to another region [holds](mind_common::directory::machine::hold) it first, which
+//! the slot to another region [holds](mind_common::directory::change::hold) it first, which
 //! begins an episode, so a step that read the old region finds another word when it swaps.
 
 use mind_common::{
     addr::{Region, Va},
     directory::{
-        Answer, AnswerVerdict, Order, Origin, Path, Request, RequestVerdict, Word,
-        machine::{may_operate, may_write_back, on_answer, on_request},
+        Answer, AnswerVerdict, Order, Origin, Path, Queue, Request, RequestVerdict, Word, admit,
+        machine::{may_operate, may_write_back, on_answer},
     },
     id::{BladeId, DomainId},
     memo::{Kept, Memo},
@@ -113,6 +113,19 @@ impl SlotRef {
         unsafe { atomics::swap(&raw mut (*self.0).word, old.raw(), new.raw()) }
     }
 
+    #[inline(always)]
+    fn queue(self) -> Queue {
+        // SAFETY: the pointer is a lookup's.
+        Queue::from_raw(unsafe { atomics::load(&raw const (*self.0).queue) })
+    }
+
+    /// A hint: where somebody else has changed it meanwhile, this change is lost.
+    #[inline(always)]
+    fn swap_queue(self, old: Queue, new: Queue) {
+        // SAFETY: the pointer is a lookup's.
+        let _ = unsafe { atomics::swap(&raw mut (*self.0).queue, old.raw(), new.raw()) };
+    }
+
     /// The slot's region, if `va` is in it.
     #[inline(always)]
     pub fn region(self, va: Va) -> Option<Region> {
@@ -132,8 +145,12 @@ impl SlotRef {
         for _ in atomics::tries() {
             let word = self.word();
             let region = self.region(va).ok_or(stop!(Moved))?;
-            let step = on_request(word, request);
+            let queue = self.queue();
+            let step = admit(word, queue, request);
             if step.next.raw() == word.raw() || self.swap_word(word, step.next) {
+                if step.queue.raw() != queue.raw() {
+                    self.swap_queue(queue, step.queue);
+                }
                 return Ok((step.verdict, region, Path::between(word, step.next)));
             }
         }

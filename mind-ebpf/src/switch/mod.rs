@@ -24,6 +24,7 @@ use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
 use mind_common::{
     directory::{Supply, Want},
     id::{BladeId, Connection},
+    losses::Place,
     serial::Version,
     table::{Peer, Port, PortKind, Switch},
     verdict::Verdict,
@@ -32,7 +33,7 @@ use mind_common::{
 
 use crate::{
     decision::{Decision, Staged, Stop, count, stop},
-    maps,
+    losses, maps,
     packet::{self, Frame},
 };
 
@@ -56,7 +57,7 @@ pub struct Passage<'a> {
 #[inline(always)]
 pub fn ingress(ctx: &XdpContext) -> u32 {
     let ifindex = ctx.ingress_ifindex() as u32;
-    let decision = match enter(ctx, ifindex) {
+    let mut decision = match enter(ctx, ifindex) {
         Ok(decision) => decision,
         Err(Stop::Pass(verdict)) => Decision {
             verdict,
@@ -67,6 +68,12 @@ pub fn ingress(ctx: &XdpContext) -> u32 {
             action: xdp_action::XDP_DROP,
         },
     };
+    if losses::is_lost(Place::after(decision.verdict)) {
+        decision = Decision {
+            verdict: Verdict::LostOnPurpose,
+            action: xdp_action::XDP_DROP,
+        };
+    }
     count(ctx, ifindex, decision.verdict);
     decision.action
 }
@@ -78,6 +85,9 @@ fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
         Err(Stop::Pass(_)) => return Err(bypass::judge(ctx, switch.ipv4)),
         parsed => parsed?,
     };
+    if losses::is_lost(Place::before_raw(frame.bth.opcode)) {
+        return Err(stop!(LostOnPurpose));
+    }
     let port = maps::PORTS.get(ifindex).ok_or(stop!(UnknownPort))?;
     let mut passage = Passage {
         frame,

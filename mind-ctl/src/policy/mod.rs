@@ -5,10 +5,13 @@
 //! A plan to map whose steps fail half way is undone by unmapping: every step of that may also be carried out where
 //! its counterpart was not.
 
+mod regions;
+mod status;
+
 use std::collections::BTreeMap;
 
 use mind_api::errno::{Errno, Failure};
-use mind_api::message::{Access, BladeKind, BladeStatus, DomainStatus, Open, Registration, Status};
+use mind_api::message::{Access, BladeKind, OnLoss, Open, Registration};
 use mind_common::addr::{PAGE_SIZE, Va};
 use mind_common::id::BladeId;
 
@@ -128,8 +131,9 @@ impl Policy {
         blade: BladeId,
         name: &str,
         pid: i32,
+        on_loss: Option<OnLoss>,
     ) -> Result<Plan<u32>, Failure> {
-        let domain = self.registry.domain_named(name)?;
+        let domain = self.registry.domain_named(name, on_loss)?;
         let entered = self.enter(blade, domain, pid);
         if entered.is_err() {
             self.registry.forget_if_empty(domain);
@@ -184,6 +188,15 @@ impl Policy {
         plan
     }
 
+    /// Whether a process of the domain runs on the blade.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH`: none does.
+    pub fn check_presence(&mut self, blade: BladeId, domain: u32) -> Result<(), Failure> {
+        self.registry.domain_on(blade, domain).map(|_| ())
+    }
+
     /// Zeroed memory for the domain.
     ///
     /// # Errors
@@ -233,6 +246,7 @@ impl Policy {
             length,
             users: 1,
             area,
+            lost: None,
         };
         entry.vmas.insert(va.0, vma);
         Ok(Plan::new(Mapped { va, length }, steps))
@@ -387,48 +401,6 @@ impl Policy {
         }
     }
 
-    /// What there is, for operators; but for the ports, which are the data plane's.
-    pub fn status(&self) -> Status {
-        let blades = [BladeKind::Compute, BladeKind::Memory]
-            .into_iter()
-            .flat_map(|kind| {
-                self.registry.blades(kind).map(move |blade| {
-                    let slice = match kind {
-                        BladeKind::Memory => self.allocator.slice(blade.number),
-                        BladeKind::Compute => None,
-                    };
-                    BladeStatus {
-                        kind,
-                        number: blade.number,
-                        name: blade.name.clone(),
-                        address: blade.address,
-                        incarnation: blade.incarnation,
-                        connected: blade.connected,
-                        pages: blade.pages,
-                        allocated: slice.map_or(0, |slice| slice.used() / PAGE),
-                    }
-                })
-            });
-        let domains = self
-            .registry
-            .domains()
-            .iter()
-            .map(|(domain, entry)| DomainStatus {
-                domain: *domain,
-                name: entry.name.clone(),
-                processes: entry.processes.len() as u32,
-                vmas: entry.vmas.len() as u32,
-                bytes: entry.vmas.values().map(|vma| vma.length).sum(),
-            });
-        Status {
-            blades: blades.collect(),
-            domains: domains.collect(),
-            slots_used: self.directory.used(),
-            slots: self.directory.capacity(),
-            ports: Vec::new(),
-        }
-    }
-
     /// Changes the domain's protection, in the books and by steps.
     fn change(
         &mut self,
@@ -479,279 +451,4 @@ fn from_directory(error: DirectoryFull) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    const DOMAIN: u32 = 5;
-
-    fn blade(number: u8) -> BladeId {
-        BladeId::new(number).unwrap()
-    }
-
-    /// Two compute blades with a process of the domain each, and a memory blade of 64 pages.
-    fn policy() -> Policy {
-        let mut policy = Policy::new(64, 4);
-        for (port, kind) in [
-            (1, BladeKind::Compute),
-            (2, BladeKind::Compute),
-            (3, BladeKind::Memory),
-        ] {
-            let registration = Registration {
-                kind,
-                name: format!("port {port}"),
-                address: Ipv4Addr::new(198, 18, 0, port as u8),
-                mac: [2, 0, 0, 0, 0, port as u8],
-                pages: 64,
-            };
-            policy.register(Port(port), registration).unwrap();
-        }
-        for number in 0..2 {
-            let plan = policy.enter(blade(number), DOMAIN, 100).unwrap();
-            assert_eq!(
-                plan.steps,
-                [Step::Grant {
-                    domain: DOMAIN,
-                    blade: blade(number)
-                }]
-            );
-        }
-        policy
-    }
-
-    fn position(steps: &[Step], test: impl Fn(&Step) -> bool) -> Option<usize> {
-        steps.iter().position(test)
-    }
-
-    fn last_position(steps: &[Step], test: impl Fn(&Step) -> bool) -> Option<usize> {
-        steps.iter().rposition(test)
-    }
-
-    #[test]
-    fn memory_is_zeroed_and_known_to_the_directory_before_anybody_may_touch_it() {
-        let mut policy = policy();
-        let plan = policy
-            .map(blade(0), DOMAIN, 5 * PAGE, Access::Write)
-            .unwrap();
-        assert_eq!(plan.result.length, 5 * PAGE);
-        assert!(matches!(plan.steps[0], Step::Zero(extent) if extent.pages() == 8));
-        let published = last_position(&plan.steps, |step| matches!(step, Step::Publish { .. }));
-        let protected = position(&plan.steps, |step| matches!(step, Step::Protect { .. }));
-        assert!(published.unwrap() < protected.unwrap());
-        assert_eq!(policy.status().slots_used, 2);
-    }
-
-    #[test]
-    fn nobody_may_touch_memory_before_it_is_flushed_and_it_is_free_only_after() {
-        let mut policy = policy();
-        let mapped = policy
-            .map(blade(0), DOMAIN, 64 * PAGE, Access::Write)
-            .unwrap()
-            .result;
-        let plan = policy
-            .unmap(blade(1), DOMAIN, mapped.va, mapped.length)
-            .unwrap();
-        let protected = last_position(&plan.steps, |step| matches!(step, Step::Protect { .. }));
-        let held = position(&plan.steps, |step| matches!(step, Step::Hold(_)));
-        assert!(protected.unwrap() < held.unwrap());
-        assert!(matches!(plan.steps.last(), Some(Step::Close(_))));
-        let error = policy
-            .map(blade(0), DOMAIN, PAGE, Access::Read)
-            .unwrap_err();
-        assert_eq!(error.errno, Errno::ENOMEM, "the steps are not done yet");
-        policy.finish(plan.given_up);
-        assert_eq!(policy.status().slots_used, 0);
-        let again = policy
-            .map(blade(0), DOMAIN, 64 * PAGE, Access::Read)
-            .unwrap();
-        assert_eq!(again.result, mapped);
-    }
-
-    #[test]
-    fn errors_are_those_of_linux() {
-        let mut policy = policy();
-        let mapped = policy
-            .map(blade(0), DOMAIN, 3 * PAGE, Access::Write)
-            .unwrap()
-            .result;
-        let va = mapped.va;
-        let inside = Va(va.0 + PAGE);
-        let here = blade(0);
-        let cases = [
-            (
-                policy.map(here, DOMAIN, 0, Access::Read).map(drop),
-                Errno::EINVAL,
-            ),
-            (
-                policy.map(here, DOMAIN, u64::MAX, Access::Read).map(drop),
-                Errno::EFBIG,
-            ),
-            (
-                policy.map(here, DOMAIN, 65 * PAGE, Access::Read).map(drop),
-                Errno::ENOMEM,
-            ),
-            (
-                policy.map(here, 6, PAGE, Access::Read).map(drop),
-                Errno::ESRCH,
-            ),
-            (
-                policy.unmap(here, DOMAIN, inside, PAGE).map(drop),
-                Errno::EINVAL,
-            ),
-            (
-                policy.unmap(here, DOMAIN, va, PAGE).map(drop),
-                Errno::EINVAL,
-            ),
-            (
-                policy.unmap(here, DOMAIN, va, u64::MAX).map(drop),
-                Errno::EINVAL,
-            ),
-            (
-                policy
-                    .protect(here, DOMAIN, Va(va.0 + 1), PAGE, Access::Read)
-                    .map(drop),
-                Errno::EINVAL,
-            ),
-            (
-                policy
-                    .protect(here, DOMAIN, va, u64::MAX, Access::Read)
-                    .map(drop),
-                Errno::EINVAL,
-            ),
-            (
-                policy
-                    .protect(here, DOMAIN, va, 4 * PAGE, Access::Read)
-                    .map(drop),
-                Errno::ENOMEM,
-            ),
-            (
-                policy.unlink_area(here, DOMAIN, "x").map(drop),
-                Errno::ENOENT,
-            ),
-        ];
-        for (number, (result, errno)) in cases.into_iter().enumerate() {
-            assert_eq!(result.unwrap_err().errno, errno, "case {number}");
-        }
-        assert!(policy.unmap(here, DOMAIN, va, 3 * PAGE - 1).is_ok());
-    }
-
-    #[test]
-    fn a_full_directory_gives_the_memory_back() {
-        let mut policy = policy();
-        policy.directory = Directory::new(1, 1);
-        let error = policy
-            .map(blade(0), DOMAIN, 8 * PAGE, Access::Read)
-            .unwrap_err();
-        assert_eq!(error.errno, Errno::ENOMEM);
-        assert_eq!(policy.allocator.slice(0).unwrap().used(), 0);
-    }
-
-    #[test]
-    fn part_of_a_vma_can_be_protected_and_nothing_changes_twice() {
-        let mut policy = policy();
-        let mapped = policy
-            .map(blade(0), DOMAIN, 4 * PAGE, Access::Write)
-            .unwrap()
-            .result;
-        let middle = Va(mapped.va.0 + PAGE);
-        let plan = policy
-            .protect(blade(1), DOMAIN, middle, PAGE, Access::None)
-            .unwrap();
-        assert!(
-            plan.steps
-                .iter()
-                .all(|step| matches!(step, Step::Protect { .. }))
-        );
-        assert_eq!(
-            plan.steps.len(),
-            3,
-            "two entries come, one goes: {:?}",
-            plan.steps
-        );
-        let plan = policy
-            .protect(blade(1), DOMAIN, middle, PAGE, Access::None)
-            .unwrap();
-        assert_eq!(plan.steps, []);
-    }
-
-    #[test]
-    fn an_area_is_at_one_address_for_all_and_goes_with_its_name_and_its_last_user() {
-        let mut policy = policy();
-        let mut open = |number, length, open| {
-            policy.open_area(blade(number), DOMAIN, "ranks", length, Access::Write, open)
-        };
-        assert_eq!(
-            open(0, PAGE, Open::Existing).unwrap_err().errno,
-            Errno::ENOENT
-        );
-        let made = open(0, 2 * PAGE, Open::New).unwrap();
-        assert!(!made.steps.is_empty());
-        assert_eq!(open(1, PAGE, Open::New).unwrap_err().errno, Errno::EEXIST);
-        assert_eq!(
-            open(1, 3 * PAGE, Open::OrCreate).unwrap_err().errno,
-            Errno::EINVAL
-        );
-        let opened = open(1, 0, Open::OrCreate).unwrap();
-        assert_eq!((opened.result, opened.steps), (made.result, vec![]));
-
-        let Mapped { va, length } = made.result;
-        let unmap = |policy: &mut Policy, number| {
-            let plan = policy.unmap(blade(number), DOMAIN, va, length).unwrap();
-            !plan.given_up.is_empty()
-        };
-        assert!(!unmap(&mut policy, 0));
-        assert!(!unmap(&mut policy, 1), "it has its name");
-        let plan = policy.unlink_area(blade(0), DOMAIN, "ranks").unwrap();
-        assert_eq!(plan.given_up.len(), 1);
-    }
-
-    #[test]
-    fn a_name_that_cannot_be_is_refused() {
-        let mut policy = policy();
-        let mut open = |name: &str| {
-            let plan = policy.open_area(blade(0), DOMAIN, name, PAGE, Access::Read, Open::New);
-            plan.map(drop).map_err(|failure| failure.errno)
-        };
-        assert_eq!(open(""), Err(Errno::EINVAL));
-        assert_eq!(open(&"x".repeat(256)), Err(Errno::ENAMETOOLONG));
-        assert_eq!(open(&"x".repeat(255)), Ok(()));
-    }
-
-    #[test]
-    fn the_processes_of_a_lost_blade_are_gone_and_those_of_others_stay() {
-        let mut policy = policy();
-        policy.enter(blade(0), 6, 7).unwrap().steps.clear();
-        let map = policy.map(blade(0), 6, PAGE, Access::Write).unwrap();
-        assert_eq!(map.result.length, PAGE);
-        let plan = policy.evict(blade(0));
-        assert_eq!(plan.given_up.len(), 1, "domain 6 was on that blade only");
-        let domains = policy.status().domains;
-        assert_eq!(domains.len(), 1);
-        assert_eq!((domains[0].domain, domains[0].processes), (DOMAIN, 1));
-    }
-
-    #[test]
-    fn a_domain_gives_everything_up_with_its_last_process() {
-        let mut policy = policy();
-        let map = policy.map(blade(0), DOMAIN, PAGE, Access::Write).unwrap();
-        let area = policy
-            .open_area(blade(0), DOMAIN, "x", PAGE, Access::Read, Open::New)
-            .unwrap();
-        assert_ne!(map.result, area.result);
-        let plan = policy.exit(blade(0), DOMAIN, 100).unwrap();
-        assert_eq!(
-            plan.steps,
-            [Step::Revoke {
-                domain: DOMAIN,
-                blade: blade(0)
-            }]
-        );
-        let plan = policy.exit(blade(1), DOMAIN, 100).unwrap();
-        assert_eq!(plan.given_up.len(), 2);
-        policy.finish(plan.given_up);
-        let status = policy.status();
-        assert_eq!((status.domains.len(), status.slots_used), (0, 0));
-        assert!(policy.protection.is_empty());
-        assert!(status.blades.iter().all(|blade| blade.allocated == 0));
-    }
-}
+mod tests;

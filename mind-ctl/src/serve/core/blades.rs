@@ -1,0 +1,276 @@
+//! Blades come and go. One that is gone is not listened to any more; what it had is nobody's, what it
+//! wrote and had not written back is mourned, and its processes leave their domains.
+
+use std::collections::BTreeSet;
+
+use mind_api::{
+    Command, Errno, Failure, Reply,
+    message::{BladeKind, Registration},
+};
+use mind_common::{
+    addr::{Prefix, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
+    directory::{
+        change::Change,
+        machine::{Loss, on_loss},
+    },
+    id::{BladeId, BladeSet, Connection},
+    table::{PEER_PRESENT, Peer, Port as PortEntry, PortKind, Translation},
+};
+use mind_ctl::{
+    directory::{Entry, Regions, Slot},
+    registry::Port,
+};
+use mind_dataplane::attach;
+
+use super::{
+    super::{
+        agent::Agent,
+        fdb,
+        session::{Registered, Session},
+    },
+    Core, broken, index,
+    regions::Patience,
+};
+
+/// A compute blade whose words are told, but not everybody else.
+pub(super) struct Departed {
+    /// Which life of which blade.
+    life: Connection,
+    /// Its name.
+    name: String,
+    /// Regions that it had written into.
+    orphans: Vec<Entry>,
+}
+
+impl Core {
+    pub(super) fn agent(&self, kind: BladeKind, number: u8) -> Result<Agent, Failure> {
+        self.agents.get(&(kind, number)).cloned().ok_or_else(|| {
+            let message = format!("{kind:?} blade {number} is not connected");
+            Failure::new(Errno::EIO, message)
+        })
+    }
+
+    pub(super) fn compute_blades(&self) -> BladeSet {
+        self.agents
+            .keys()
+            .filter(|(kind, _)| *kind == BladeKind::Compute)
+            .filter_map(|(_, number)| BladeId::new(*number))
+            .collect()
+    }
+
+    pub(super) async fn register(
+        &mut self,
+        session: &Session,
+        registration: Registration,
+    ) -> Result<Reply, Failure> {
+        let (kind, address, mac) = (registration.kind, registration.address, registration.mac);
+        if session.peer.ip() != address {
+            let message = format!(
+                "{} says it is {address}, and calls from {}",
+                registration.name,
+                session.peer.ip()
+            );
+            return Err(Failure::new(Errno::EINVAL, message));
+        }
+        let interface = fdb::port_of(&self.bridge, &self.ports, mac)
+            .map_err(|error| Failure::new(Errno::ENODEV, format!("{error:#}")))?
+            .to_owned();
+        let ifindex = attach::index_of(&interface).map_err(|error| broken(&error))?;
+        let blade = self.policy.register(Port(ifindex), registration)?;
+        let registered = Registered {
+            kind,
+            number: blade.number,
+            incarnation: blade.incarnation,
+        };
+        // Nothing of an earlier life counts any more.
+        if kind == BladeKind::Compute && blade.incarnation > 1 {
+            let life = Connection {
+                blade: BladeId::from_low_bits(blade.number.into()),
+                incarnation: blade.incarnation.wrapping_sub(1),
+            };
+            self.depart(life);
+            self.bury().await;
+        }
+        let flags = self
+            .switch
+            .port(ifindex)
+            .map_err(|error| broken(&error))?
+            .flags;
+        let mut peer = Peer {
+            ipv4: address.octets(),
+            mac,
+            flags: PEER_PRESENT,
+            ifindex,
+            connection: 0,
+        };
+        let port = match kind {
+            BladeKind::Compute => {
+                let connection = Connection {
+                    blade: BladeId::from_low_bits(blade.number.into()),
+                    incarnation: blade.incarnation,
+                };
+                peer.connection = connection.to_qp();
+                self.switch
+                    .set_compute(connection.blade, peer)
+                    .map_err(|error| broken(&error))?;
+                PortEntry::compute(connection)
+            }
+            BladeKind::Memory => {
+                self.switch
+                    .set_memory(blade.number, peer)
+                    .map_err(|error| broken(&error))?;
+                let base = Va(WINDOW_BASE + (u64::from(blade.number) << SLICE_SHIFT));
+                let slice = Prefix {
+                    base,
+                    shift: SLICE_SHIFT,
+                };
+                self.switch
+                    .translate(slice, Translation::new(blade.number, base, 0))
+                    .map_err(|error| broken(&error))?;
+                PortEntry::memory(blade.number)
+            }
+        };
+        self.switch
+            .set_port(ifindex, PortEntry { flags, ..port })
+            .map_err(|error| broken(&error))?;
+        self.agents
+            .insert((kind, blade.number), session.agent.clone());
+        *session.registered.lock().await = Some(registered);
+        tracing::info!(name = blade.name, ?registered, interface, "a blade is here");
+        Ok(Reply::Registered {
+            number: blade.number,
+            incarnation: blade.incarnation,
+            switch: self.address,
+            window_base: WINDOW_BASE,
+            window_size: WINDOW_SIZE,
+        })
+    }
+
+    /// A blade's connection is gone, and with it the blade.
+    pub(in crate::serve) async fn lost(&mut self, registered: Registered) {
+        let Registered {
+            kind,
+            number,
+            incarnation,
+        } = registered;
+        // It may have come back, or been sent away, before its connection broke.
+        let is_current = self
+            .policy
+            .registry()
+            .blade(kind, number)
+            .is_some_and(|blade| blade.incarnation == incarnation && blade.connected);
+        if !is_current {
+            return;
+        }
+        match kind {
+            BladeKind::Compute => {
+                self.depart(Connection {
+                    blade: BladeId::from_low_bits(number.into()),
+                    incarnation,
+                });
+                self.bury().await;
+            }
+            BladeKind::Memory => {
+                self.policy.disconnect(kind, number, incarnation);
+                self.agents.remove(&(kind, number));
+                if let Err(error) = self.switch.set_memory(number, Peer::default()) {
+                    tracing::error!(%error, "a memory blade that is gone is still asked");
+                }
+            }
+        }
+    }
+
+    /// A life of a compute blade is over, whether it knows or not: the switch does not listen to it, no word names it,
+    /// its agent is told to end. Which slots it left to be mourned; [`bury`](Self::bury) does so.
+    pub(super) fn depart(&mut self, life: Connection) -> BTreeSet<Slot> {
+        let blade = life.blade;
+        let key = (BladeKind::Compute, blade.get());
+        if let Err(error) = self.silence(blade) {
+            tracing::error!(%error, "a blade that is gone is still listened to");
+        }
+        if let Some(agent) = self.agents.remove(&key) {
+            agent.dismiss();
+        }
+        let known = self.policy.registry().blade(key.0, key.1);
+        let name = known.map_or_else(|| blade.to_string(), |blade| blade.name.clone());
+        self.policy.disconnect(key.0, key.1, life.incarnation);
+
+        let entries = self
+            .policy
+            .directory()
+            .entries(Va(WINDOW_BASE), WINDOW_SIZE);
+        let is_orphan = |entry: &Entry| {
+            let directory = self.switch.directory();
+            let Ok(slot) = directory.slot(index(entry)) else {
+                return false;
+            };
+            loop {
+                let word = slot.word();
+                let Some(step) = on_loss(word, blade) else {
+                    return false;
+                };
+                if slot.swap_word(word, step.next).is_ok() {
+                    return step.verdict == Loss::Writes;
+                }
+            }
+        };
+        let orphans: Vec<_> = entries.into_iter().filter(is_orphan).collect();
+        let slots = orphans.iter().map(|entry| entry.slot).collect();
+        self.departed.push(Departed {
+            life,
+            name,
+            orphans,
+        });
+        slots
+    }
+
+    /// The rest of what the departure of blades entails. May find more that are gone.
+    pub(super) async fn bury(&mut self) {
+        while let Some(gone) = self.departed.pop() {
+            let Departed {
+                life,
+                name,
+                orphans,
+            } = gone;
+            let qp = life.to_qp();
+            let memories = self
+                .agents
+                .iter()
+                .filter(|((kind, _), _)| *kind == BladeKind::Memory)
+                .map(|(_, agent)| agent.clone());
+            let fences =
+                memories.map(|agent| async move { agent.order(Command::FenceBlade { qp }).await });
+            for result in futures_util::future::join_all(fences).await {
+                if let Err(failure) = result {
+                    tracing::error!(%failure, "a memory blade is not told of a blade that is gone");
+                }
+            }
+            let mourning = Regions::of_words(Change::Mourn, orphans);
+            let patience = Patience::Full;
+            if let Err(failure) = self.change(&mourning, patience, Some(&name)).await {
+                tracing::error!(%failure, "regions of a blade that is gone stay out of reach");
+            }
+            let plan = self.policy.evict(life.blade);
+            if let Err(failure) = self.carry_out(plan).await {
+                tracing::error!(%failure, "what a blade left behind is not all gone");
+            }
+        }
+    }
+
+    fn silence(&mut self, blade: BladeId) -> mind_dataplane::Result<()> {
+        for interface in &self.ports {
+            let ifindex = attach::index_of(interface)?;
+            let port = self.switch.port(ifindex)?;
+            let is_its = port.kind() == PortKind::Compute && port.number == u32::from(blade.get());
+            if is_its {
+                // The flag stays: TC is still attached.
+                let nobody = PortEntry {
+                    flags: port.flags,
+                    ..PortEntry::default()
+                };
+                self.switch.set_port(ifindex, nobody)?;
+            }
+        }
+        self.switch.set_compute(blade, Peer::default())
+    }
+}

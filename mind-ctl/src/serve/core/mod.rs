@@ -1,0 +1,314 @@
+//! Carries out what the policy decides: changes the data plane's tables, step by step, and tells blades what to do.
+//!
+//! One request at a time, so that the books and the tables agree between any two.
+//!
+//! * [`steps`]: the steps of a plan,
+//! * [`regions`]: changes of regions under traffic,
+//! * [`blades`]: who comes and goes,
+//! * [`status`]: what operators see.
+
+mod blades;
+mod regions;
+mod status;
+mod steps;
+
+use std::{collections::HashMap, time::Instant};
+
+use anyhow::Result;
+use mind_api::{
+    Errno, Failure, Reply, Request,
+    message::{BladeKind, RegionChange},
+};
+use mind_common::{
+    addr::{PAGE_SIZE, Va},
+    directory::{change::Change, machine::may_write_back},
+    id::{BladeId, BladeSet},
+};
+use mind_ctl::{
+    directory::{Entry, Regions, Step},
+    policy::{GivenUp, Plan, Policy},
+    registry::Blade,
+};
+use mind_dataplane::Switch;
+
+use super::{
+    Args,
+    agent::Agent,
+    session::{Registered, Session},
+};
+use blades::Departed;
+use regions::{Patience, all_changed, unchangeable};
+
+/// The controller.
+pub(super) struct Core {
+    policy: Policy,
+    switch: Switch,
+    agents: HashMap<(BladeKind, u8), Agent>,
+    placed: HashMap<u32, BladeSet>,
+    bridge: String,
+    ports: Vec<String>,
+    address: std::net::Ipv4Addr,
+    began: Instant,
+    /// Compute blades that are gone and not buried yet.
+    departed: Vec<Departed>,
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Errno::EIO, error.to_string())
+}
+
+/// The policy counts slots from 0; in the table, 0 means that there is none.
+fn index(entry: &Entry) -> u32 {
+    entry.slot.0 + 1
+}
+
+impl Core {
+    pub(super) fn new(switch: Switch, args: &Args, address: std::net::Ipv4Addr) -> Result<Self> {
+        let directory = switch.directory();
+        let slots = u32::try_from(directory.slots() - 1)?;
+        let tables = u32::try_from(directory.tables())?;
+        Ok(Self {
+            policy: Policy::new(slots, tables),
+            switch,
+            agents: HashMap::new(),
+            placed: HashMap::new(),
+            bridge: args.bridge.clone(),
+            ports: args.ports.clone(),
+            address,
+            began: Instant::now(),
+            departed: Vec::new(),
+        })
+    }
+
+    /// Does what is asked on a session.
+    pub(super) async fn request(
+        &mut self,
+        session: &Session,
+        request: Request,
+    ) -> Result<Reply, Failure> {
+        let result = self.answer(session, request).await;
+        // It may have shown that blades are gone.
+        self.bury().await;
+        result
+    }
+
+    async fn answer(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
+        if let Request::Status = request {
+            return Ok(Reply::Status(self.status()));
+        }
+        if let Request::Register(registration) = request {
+            return self.register(session, registration).await;
+        }
+        if let Request::ChangeRegion { va, change } = request {
+            let from = session.peer.ip();
+            if from != self.address && !from.is_loopback() {
+                let message = "only an operator on the switch may change regions";
+                return Err(Failure::new(Errno::EACCES, message));
+            }
+            return self.change_region(Va(va), change).await;
+        }
+        let caller = match *session.registered.lock().await {
+            Some(Registered {
+                kind: BladeKind::Compute,
+                number,
+                ..
+            }) => BladeId::new(number),
+            _ => None,
+        };
+        let Some(caller) = caller else {
+            let message = "only the agent of a compute blade may ask for that";
+            return Err(Failure::new(Errno::EACCES, message));
+        };
+        match request {
+            Request::Status | Request::Register(_) | Request::ChangeRegion { .. } => {
+                Err(broken(&"asked twice"))
+            }
+            Request::Sync { domain, va, length } => {
+                self.policy.check_presence(caller, domain)?;
+                self.sync(caller, Va(va), length).await
+            }
+            Request::Appeal { va } => self.appeal(Va(va)).await,
+            Request::ReportLoss { va } => {
+                self.note_refused(caller, Va(va));
+                Ok(Reply::Done)
+            }
+            Request::EnterProcess {
+                domain,
+                pid,
+                on_loss,
+            } => {
+                let plan = self.policy.enter_named(caller, &domain, pid, on_loss)?;
+                let domain = self.carry_out(plan).await?;
+                Ok(Reply::Entered { domain })
+            }
+            Request::ExitProcess { domain, pid } => {
+                let plan = self.policy.exit(caller, domain, pid)?;
+                self.carry_out(plan).await?;
+                Ok(Reply::Done)
+            }
+            Request::Map {
+                domain,
+                length,
+                access,
+            } => {
+                let plan = self.policy.map(caller, domain, length, access)?;
+                self.mapped(caller, domain, plan).await
+            }
+            Request::OpenArea {
+                domain,
+                name,
+                length,
+                access,
+                open,
+            } => {
+                let plan = self
+                    .policy
+                    .open_area(caller, domain, &name, length, access, open)?;
+                self.mapped(caller, domain, plan).await
+            }
+            Request::Unmap { domain, va, length } => {
+                let plan = self.policy.unmap(caller, domain, Va(va), length)?;
+                self.carry_out(plan).await?;
+                Ok(Reply::Done)
+            }
+            Request::Protect {
+                domain,
+                va,
+                length,
+                access,
+            } => {
+                let plan = self
+                    .policy
+                    .protect(caller, domain, Va(va), length, access)?;
+                self.carry_out(plan).await?;
+                // Copies that blades have follow the new permission when they are fetched anew.
+                let length = length.next_multiple_of(PAGE_SIZE as u64);
+                let blades = self.placed.get(&domain).copied().unwrap_or_default();
+                self.flush_or_expel(blades, va, va.saturating_add(length))
+                    .await;
+                Ok(Reply::Done)
+            }
+            Request::UnlinkArea { domain, name } => {
+                let plan = self.policy.unlink_area(caller, domain, &name)?;
+                self.carry_out(plan).await?;
+                Ok(Reply::Done)
+            }
+        }
+    }
+
+    async fn mapped(
+        &mut self,
+        caller: BladeId,
+        domain: u32,
+        plan: Plan<mind_ctl::policy::Mapped>,
+    ) -> Result<Reply, Failure> {
+        let range = plan.result;
+        match self.carry_out(plan).await {
+            Ok(mapped) => Ok(Reply::Mapped {
+                va: mapped.va.0,
+                length: mapped.length,
+            }),
+            Err(failure) => {
+                // Half done is not done: back to what was.
+                let undo = self.policy.unmap(caller, domain, range.va, range.length)?;
+                self.carry_out(undo).await?;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn carry_out<T>(&mut self, plan: Plan<T>) -> Result<T, Failure> {
+        let Plan {
+            result,
+            steps,
+            given_up,
+        } = plan;
+        self.steps(&steps, given_up).await?;
+        Ok(result)
+    }
+
+    /// Carries steps out, in order.
+    async fn steps(&mut self, steps: &[Step], given_up: Vec<GivenUp>) -> Result<(), Failure> {
+        for step in steps {
+            self.step(step).await?;
+        }
+        self.policy.finish(given_up);
+        Ok(())
+    }
+
+    /// A blade gives up what it owns of a range. Regions that others have meanwhile were written back for that.
+    async fn sync(&mut self, caller: BladeId, va: Va, length: u64) -> Result<Reply, Failure> {
+        if !va.is_in_window(length) {
+            let message = format!("{length} bytes at {va} are not in the window");
+            return Err(Failure::new(Errno::EINVAL, message));
+        }
+        let entries = self.policy.directory().entries_over(va, length);
+        let owned: Vec<_> = {
+            let directory = self.switch.directory();
+            let is_owned = |entry: &Entry| {
+                let slot = directory.slot(index(entry));
+                slot.is_ok_and(|slot| may_write_back(slot.word(), caller))
+            };
+            entries.into_iter().filter(is_owned).collect()
+        };
+        let reset = Regions::of_words(Change::Reset, owned);
+        self.change(&reset, Patience::Full, None).await?;
+        Ok(Reply::Done)
+    }
+
+    /// A blade says that a request of its for a page does not complete.
+    async fn appeal(&mut self, va: Va) -> Result<Reply, Failure> {
+        let Some(entry) = self.policy.directory().at(va) else {
+            return Ok(Reply::Done);
+        };
+        let reset = Regions::of_words(Change::Reset, [entry]);
+        let outcomes = self.change(&reset, Patience::Stuck, None).await?;
+        if all_changed(&outcomes) {
+            tracing::warn!(region = %entry.region, "a region that stays busy is reset");
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Memory refused what a blade had to write back.
+    fn note_refused(&mut self, caller: BladeId, va: Va) {
+        let region = self.policy.directory().at(va).map(|entry| entry.region);
+        let name = |blade: &Blade| blade.name.clone();
+        let registry = self.policy.registry();
+        let blade = registry
+            .blade(BladeKind::Compute, caller.get())
+            .map_or_else(|| caller.to_string(), name);
+        let noted = region.and_then(|region| self.policy.note_loss(region, &blade));
+        if let Some((domain, vma)) = noted {
+            tracing::error!(
+                page = %va, domain, vma = %vma.va(), area = vma.area, blade,
+                "memory refused a write-back; what was written is lost"
+            );
+        }
+    }
+
+    /// An operator wants a region changed.
+    async fn change_region(&mut self, va: Va, change: RegionChange) -> Result<Reply, Failure> {
+        let regions = self
+            .policy
+            .change_region(va, change)?
+            .ok_or_else(|| unchangeable(va))?;
+        let outcomes = self.change(&regions, Patience::Full, None).await;
+        let changed = outcomes.as_deref().is_ok_and(all_changed);
+        self.policy.changed(&regions, changed);
+        outcomes?;
+        let entry = self.policy.directory().at(va);
+        let region = entry
+            .map(|entry| entry.region)
+            .ok_or_else(|| unchangeable(va))?;
+        Ok(Reply::Region {
+            va: region.base().0,
+            length: region.size(),
+            changed,
+        })
+    }
+
+    /// Nanoseconds since the controller began.
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

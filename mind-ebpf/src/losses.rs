@@ -1,0 +1,28 @@
+//! Loses packets on purpose, in a switch that was loaded for that: tests do so, to see that the
+//! protocol makes good what is lost at any step. In every other switch the verifier finds this out
+//! of reach, and takes it out of the program.
+
+use aya_ebpf::Global;
+use mind_common::losses::Place;
+
+use crate::{atomics, maps};
+
+/// Whether packets can be lost on purpose: the loader's to say, before the program is loaded.
+#[unsafe(no_mangle)]
+static LOSE_ON_PURPOSE: Global<u8> = Global::new(0);
+
+/// Whether a packet that has come to `place` is to be lost there.
+#[inline(always)]
+pub fn is_lost(place: Place) -> bool {
+    if LOSE_ON_PURPOSE.load() == 0 {
+        return false;
+    }
+    let Some(left) = maps::LOSSES.get_ptr_mut(place.index()) else {
+        return false;
+    };
+    // SAFETY: the pointer is a lookup's.
+    unsafe {
+        let now = atomics::load(left.cast_const());
+        now != 0 && atomics::swap(left, now, now - 1)
+    }
+}
