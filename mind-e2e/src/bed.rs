@@ -5,19 +5,17 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mind_api::{
-    Client, ClientError, Errno, Reply, Request,
-    message::{RegionChange, Status},
+    message::Status,
     program::{BladeReport, FromBlade, Packets, ToBlade},
 };
-use netns_setup::{Options, Plan, Testbed, paths, program::Process, testbed::Guard};
+use netns_setup::{Options, Testbed, paths, program::Process, testbed::Guard};
 
-/// How long the controller may take to say how things are.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::operator::Operator;
+
 /// Last lines of each log that a failure shows.
 const TAIL: usize = 15;
 
@@ -92,47 +90,22 @@ impl Bed {
         }
     }
 
+    /// Connects an operator to the controller.
+    ///
+    /// # Errors
+    ///
+    /// When there is no controller.
+    pub fn operator(&self) -> Result<Operator> {
+        self.testbed.within("sw", Operator::connect)
+    }
+
     /// What the controller says.
     ///
     /// # Errors
     ///
     /// When it does not answer.
     pub fn status(&self) -> Result<Status> {
-        match self.ask(Request::Status)? {
-            Reply::Status(status) => Ok(status),
-            other => bail!("the controller answers with {other:?}"),
-        }
-    }
-
-    /// Has the controller change the region of an address. Whether it did: a region that stays
-    /// busy, or has no other half, is as it was.
-    ///
-    /// # Errors
-    ///
-    /// When it does not answer, or has no such address.
-    pub fn change_region(&self, va: u64, change: RegionChange) -> Result<bool> {
-        let result = self.ask(Request::ChangeRegion { va, change });
-        match result {
-            Ok(Reply::Region { changed, .. }) => Ok(changed),
-            Ok(other) => bail!("the controller answers with {other:?}"),
-            Err(error) => match error.downcast_ref::<ClientError>() {
-                Some(ClientError::Refused(failure)) if failure.errno == Errno::EINVAL => Ok(false),
-                _ => Err(error),
-            },
-        }
-    }
-
-    /// Asks the controller, as an operator on the switch.
-    fn ask(&self, request: Request) -> Result<Reply> {
-        self.testbed.within("sw", || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            runtime.block_on(async {
-                let (client, _) = Client::connect(Plan::controller(), "test", LIMIT).await?;
-                Ok(client.call(request).await?)
-            })
-        })
+        self.operator()?.status()
     }
 
     /// The daemon called `name`: `ctl`, or a blade's.

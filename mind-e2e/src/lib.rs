@@ -1,6 +1,7 @@
 //! What the end-to-end tests are made of.
 //!
 //! * [`bed`]: a testbed with all its daemons, and what can be asked of them,
+//! * [`operator`]: who asks the controller,
 //! * [`program`]: a program on one of its blades; what it does is in `src/program`,
 //! * [`domain`]: a protection domain and the programs in it,
 //! * [`area`]: shared memory as such programs see it,
@@ -11,11 +12,13 @@
 pub mod area;
 pub mod bed;
 pub mod domain;
+pub mod operator;
 pub mod program;
 pub mod suite;
 
 pub use bed::Bed;
 pub use domain::Domain;
+pub use operator::Operator;
 pub use program::Program;
 
 use std::time::Duration;

@@ -145,7 +145,8 @@ fn changes(bed: &Bed) -> Result<()> {
     let mut load = Load::new(bed, "changes")?;
     let programs = load.start(scaled(100_000))?;
     let base = load.domain.place("c3", "--area lanes")?;
-    let slots = bed.status()?.slots_used;
+    let operator = bed.operator()?;
+    let slots = operator.status()?.slots_used;
     let mut made = [0; 3];
     let mut running = programs;
     let mut round = 0_u64;
@@ -162,7 +163,7 @@ fn changes(bed: &Bed) -> Result<()> {
             (first + 3 * PAGE, RegionChange::Merge),
             (first + PAGE, RegionChange::Merge),
         ] {
-            let changed = bed.change_region(va, change)?;
+            let changed = operator.change_region(va, change)?;
             made[change as usize] += u64::from(changed);
         }
         round += 1;
@@ -181,10 +182,10 @@ fn changes(bed: &Bed) -> Result<()> {
     load.check()?;
     // What stayed in parts because a region was busy is put together now that all is quiet.
     for va in (base..base + PAGES as u64 * PAGE).step_by(2 * PAGE as usize) {
-        let _ = bed.change_region(va, RegionChange::Merge);
+        let _ = operator.change_region(va, RegionChange::Merge);
     }
     for va in (base..base + PAGES as u64 * PAGE).step_by(4 * PAGE as usize) {
-        let _ = bed.change_region(va, RegionChange::Merge);
+        let _ = operator.change_region(va, RegionChange::Merge);
     }
     load.check()?;
     let status = bed.status()?;

@@ -1,0 +1,72 @@
+//! An operator: one connection to the controller, for as many requests as a test has.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use mind_api::{
+    Client, ClientError, Errno, Reply, Request,
+    client::Order,
+    message::{RegionChange, Status},
+};
+use netns_setup::Plan;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::mpsc::Receiver,
+};
+
+/// How long the controller may take to answer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// An operator on the switch.
+#[derive(Debug)]
+pub struct Operator {
+    client: Client,
+    /// Kept, for the connection ends with it; an operator is given none.
+    _orders: Receiver<Order>,
+    runtime: Runtime,
+}
+
+impl Operator {
+    /// Connects from the namespace that the thread is in.
+    pub(crate) fn connect() -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let connected = runtime.block_on(Client::connect(Plan::controller(), "test", LIMIT));
+        let (client, orders) = connected?;
+        Ok(Self {
+            client,
+            _orders: orders,
+            runtime,
+        })
+    }
+
+    /// What the controller says.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn status(&self) -> Result<Status> {
+        match self.ask(Request::Status)? {
+            Reply::Status(status) => Ok(status),
+            other => bail!("the controller answers with {other:?}"),
+        }
+    }
+
+    /// Has the controller change the region of an address. Whether it did: a region that stays
+    /// busy, or has no other half, is as it was.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or has no such address.
+    pub fn change_region(&self, va: u64, change: RegionChange) -> Result<bool> {
+        match self.ask(Request::ChangeRegion { va, change }) {
+            Ok(Reply::Region { changed, .. }) => Ok(changed),
+            Ok(other) => bail!("the controller answers with {other:?}"),
+            Err(ClientError::Refused(failure)) if failure.errno == Errno::EINVAL => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn ask(&self, request: Request) -> Result<Reply, ClientError> {
+        self.runtime.block_on(self.client.call(request))
+    }
+}
