@@ -71,7 +71,7 @@ pub struct Memo {
 }
 
 /// Where an address is kept: at which offset of which memory blade.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kept {
     /// The memory blade's number.
     pub blade: u32,

@@ -50,7 +50,7 @@ pub const fn fenced(stored: Version) -> Version {
 /// ```
 ///
 /// `any` is set once there was one, `over` when there will be no more of that life of the blade.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Claim(u64);
 
 const CLAIM_OPEN: u64 = 1 << 63;

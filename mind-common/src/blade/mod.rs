@@ -5,6 +5,7 @@
 //!
 //! * [`page`]: what happens to one page, as a pure function,
 //! * [`machine`]: many pages, the requests under way, regions that are being given up,
+//! * [`incoming`]: what it looks at of a datagram,
 //! * [`retransmission`]: how long to wait for an answer, and before asking again,
 //! * [`hold`]: how long a page stays before it is given away,
 //! * [`eviction`]: which page goes when there is no room.
@@ -13,9 +14,11 @@
 
 pub mod eviction;
 pub mod hold;
+pub mod incoming;
 pub mod machine;
 pub mod page;
 pub mod retransmission;
 
+pub use incoming::Incoming;
 pub use machine::{Action, Blade, Config, Counters, Outgoing};
 pub use page::Access;

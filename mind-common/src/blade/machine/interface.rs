@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What a blade is told when it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Its connection to the switch.
     pub connection: Connection,
@@ -62,7 +62,7 @@ impl Config {
 }
 
 /// What the agent is to do, in the order given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send a datagram.
     Send {
@@ -133,7 +133,7 @@ pub enum Action {
 }
 
 /// A datagram without its page, which the agent takes from the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outgoing {
     /// A request.
     Request {
@@ -172,7 +172,7 @@ pub enum Outgoing {
 }
 
 /// What the blade counts; only ever grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
     /// Faults taken.
     pub faults: u64,

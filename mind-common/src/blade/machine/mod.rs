@@ -27,6 +27,7 @@ use self::{
 use super::{
     eviction::TwoQueue,
     hold::Holds,
+    incoming::Incoming,
     page::{Access, Event, Page, Phase},
     retransmission::RoundTrip,
 };
@@ -41,7 +42,7 @@ use crate::{
     },
 };
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
     page: Page,
     domain: DomainId,
@@ -55,7 +56,7 @@ struct Entry {
     starved: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Transaction(u32),
     Ripe(Va),
@@ -63,7 +64,7 @@ enum Timer {
 }
 
 /// A compute blade. See the [module](super) for how it is driven.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Blade {
     config: Config,
     pages: BTreeMap<Va, Entry>,
@@ -193,29 +194,29 @@ impl Blade {
         message: &Message<'_>,
         out: &mut Vec<Action>,
     ) {
+        self.receive_headers(now, envelope, Incoming::of(message), out);
+    }
+
+    /// The same, of which the page is elsewhere.
+    pub fn receive_headers(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        incoming: Incoming,
+        out: &mut Vec<Action>,
+    ) {
         if envelope.qp != self.config.connection.to_qp() {
             self.counters.ignored += 1;
             return;
         }
-        match *message {
-            Message::Invalidate(invalidation) => {
+        match incoming {
+            Incoming::Invalidate(invalidation) => {
                 self.invalidate(now, envelope.seq, invalidation, out);
             }
-            Message::ReadResponse { version, .. } => {
-                self.answered(now, envelope, None, Event::Data(version), out);
+            Incoming::Page { version, about } => {
+                self.answered(now, envelope, about, Event::Data(version), out);
             }
-            Message::Forward {
-                invalidation,
-                version,
-                ..
-            } => self.answered(
-                now,
-                envelope,
-                Some(invalidation.page),
-                Event::Data(version),
-                out,
-            ),
-            Message::Acknowledge { syndrome, .. } => {
+            Incoming::Acknowledge(syndrome) => {
                 let errand = self.transactions.get(&envelope.seq.get()).map(|t| t.errand);
                 let event = match (errand, syndrome) {
                     (Some(Errand::WriteBack(_)), Syndrome::Ack) => Event::Stored,
@@ -227,15 +228,7 @@ impl Blade {
                 };
                 self.answered(now, envelope, None, event, out);
             }
-            // Not for a compute blade, or not in use by it.
-            Message::Read(_)
-            | Message::Acquire(_)
-            | Message::Upgrade(_)
-            | Message::Write { .. }
-            | Message::Atomic { .. }
-            | Message::AtomicAcknowledge { .. }
-            | Message::InvalidateAck { .. }
-            | Message::InvalidateAckFetch { .. } => self.counters.ignored += 1,
+            Incoming::Other => self.counters.ignored += 1,
         }
         self.settle(now, out);
     }

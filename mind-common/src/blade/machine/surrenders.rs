@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     Directory(Seq, Invalidation),
     /// The controller's, or the agent's own, with a token.
@@ -24,7 +24,7 @@ pub(super) enum Source {
 }
 
 /// Which pages something is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
     pub(super) range: Range<u64>,
     /// Of this domain only.
@@ -38,7 +38,7 @@ impl Scope {
 }
 
 /// Pages that are being given up.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Surrender {
     pub(super) source: Source,
     pub(super) scope: Scope,

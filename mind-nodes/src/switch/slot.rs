@@ -1,0 +1,49 @@
+//! A slot of the directory: the word, and what stands beside it that the protocol needs. What is
+//! only counted, and what is only remembered of the tables, is left out.
+
+use mind_common::{
+    addr::{Region, Va},
+    directory::{Order, Origin, Queue, Word},
+    serial::Seq,
+    verdict::Verdict,
+};
+
+/// A slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// The region's word.
+    pub word: Word,
+    /// Which request began the invalidation.
+    pub origin: Origin,
+    /// Who waits.
+    pub queue: Queue,
+    /// Which region it is for. Stays when the slot is freed.
+    pub region: Option<Region>,
+}
+
+impl Slot {
+    /// The slot's region, if `va` is in it.
+    pub(super) fn region_with(&self, va: Va) -> Option<Region> {
+        self.region.filter(|region| region.contains(va))
+    }
+
+    /// What began the invalidation that `order` says: the request at hand, or for a repeated one
+    /// what was noted then.
+    pub(super) fn origin_of(
+        &mut self,
+        order: &Order,
+        region: Region,
+        page: Va,
+        seq: Seq,
+    ) -> Result<(Seq, Va), Verdict> {
+        if order.repeated {
+            let known = self.origin.of(order.episode, region);
+            return known.ok_or(Verdict::NoOrigin);
+        }
+        let origin = Origin::new(order.episode, seq, page);
+        if origin.replaces(self.origin) {
+            self.origin = origin;
+        }
+        Ok((seq, page))
+    }
+}

@@ -1,0 +1,93 @@
+//! The switch's tables beside the slots: who is behind which port, who may do what where, where
+//! pages are kept and which slot is theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mind_common::{
+    addr::{Prefix, Va},
+    id::{BladeId, BladeSet, Connection, DomainId},
+    table::{Permission, Translation},
+};
+
+use crate::Node;
+
+/// Who the controller says is behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// A compute blade, in this life.
+    Compute(Connection),
+    /// A memory blade.
+    Memory,
+}
+
+/// What the switch knows besides its slots. Changes seldom, so that whoever copies a switch often
+/// shares it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tables {
+    /// Whose port each cable ends at; nobody's if it is not listed.
+    pub ports: BTreeMap<Node, Port>,
+    /// The compute blades that are there, each in its present life.
+    pub compute: BTreeMap<BladeId, Connection>,
+    /// The memory blades that are there.
+    pub memory: BTreeSet<u8>,
+    /// On which blades a domain is placed.
+    pub grants: BTreeMap<DomainId, BladeSet>,
+    /// What a domain may do; the longest prefix counts.
+    pub protection: BTreeMap<(DomainId, Prefix), Permission>,
+    /// Where pages are kept; the longest prefix counts.
+    pub translation: BTreeMap<Prefix, Translation>,
+    /// The slot of each page that has one.
+    pub pages: BTreeMap<Va, usize>,
+}
+
+/// A place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which memory blade.
+    pub memory: u8,
+    /// The offset in its store, in bytes.
+    pub offset: Va,
+}
+
+impl Tables {
+    /// Whether the domain is placed on the blade.
+    pub fn is_placed(&self, domain: DomainId, blade: BladeId) -> bool {
+        self.grants
+            .get(&domain)
+            .is_some_and(|blades| blades.contains(blade))
+    }
+
+    /// What the domain may do with `va`.
+    pub fn permission(&self, domain: DomainId, va: Va) -> Option<Permission> {
+        self.protection
+            .iter()
+            .filter(|((of, prefix), _)| *of == domain && covers(prefix, va))
+            .min_by_key(|((_, prefix), _)| prefix.shift)
+            .map(|(_, permission)| *permission)
+    }
+
+    /// Where `va` is kept; `None` where no memory blade serves it, or it is gone.
+    pub fn place(&self, va: Va) -> Option<Place> {
+        let entry = self
+            .translation
+            .iter()
+            .filter(|(prefix, _)| covers(prefix, va))
+            .min_by_key(|(prefix, _)| prefix.shift)
+            .map(|(_, entry)| entry)?;
+        let memory = u8::try_from(entry.blade).ok()?;
+        self.memory.contains(&memory).then(|| Place {
+            memory,
+            offset: entry.apply(va),
+        })
+    }
+
+    /// The slot of the page that `va` is in.
+    pub fn slot(&self, va: Va) -> Option<usize> {
+        self.pages.get(&va.page()).copied()
+    }
+}
+
+fn covers(prefix: &Prefix, va: Va) -> bool {
+    let of = |va: Va| va.0.checked_shr(prefix.shift).unwrap_or(0);
+    of(va) == of(prefix.base)
+}
