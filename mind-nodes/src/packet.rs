@@ -335,7 +335,7 @@ impl<P> Packet<P> {
     }
 
     /// The message of the wire, with `bytes` for a page; `None` for what never leaves the switch.
-    pub fn message<'a>(&self, bytes: impl FnOnce(&P) -> &'a Page) -> Option<Message<'a>> {
+    pub fn message<'a>(&'a self, bytes: impl FnOnce(&'a P) -> &'a Page) -> Option<Message<'a>> {
         Some(match &self.body {
             Body::Request { want, page } => match want {
                 Want::Read => Message::Read(*page),
