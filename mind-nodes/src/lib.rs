@@ -8,12 +8,14 @@
 //!
 //! * [`packet`]: datagrams, with as much of a page as somebody wants to follow,
 //! * [`switch`]: the directory, the tables beside it, and what becomes of a packet,
-//! * [`memory`]: a memory blade's pages.
+//! * [`memory`]: a memory blade's pages,
+//! * [`controller`]: who is there, and what becomes of regions.
 //!
 //! What is not here: what a packet looks like in bytes (lengths, checksums, time to live, tags),
 //! and what only processors at work at the same time can do to each other within one packet
 //! (`contended`, `no-origin` of an invalidation just begun, `torn`).
 
+pub mod controller;
 pub mod memory;
 pub mod packet;
 pub mod switch;

@@ -91,14 +91,14 @@ fn served(
         panic!("{handled:?} should go to memory");
     };
     assert_eq!(*to, MEMORY);
-    let (_, answer) = memory.handle(packet.clone());
+    let (_, answer) = memory.handle(*packet);
     let handled = switch.handle(MEMORY, answer.expect("memory answers"));
     assert_eq!(handled.verdict, Verdict::Delivered);
     let [(to, packet)] = &handled.sent[..] else {
         panic!("{handled:?} should go to the blade");
     };
     assert_eq!(*to, node(from));
-    packet.clone()
+    *packet
 }
 
 fn write_back(from: u8, version: u32, data: u64) -> Packet<u64> {
@@ -153,7 +153,7 @@ fn what_one_blade_writes_back_another_reads() {
         data: 42,
     };
     let answer = packet(0, 7, forward);
-    let supplied = switch.handle(node(0), answer.clone());
+    let supplied = switch.handle(node(0), answer);
     assert_eq!(supplied.verdict, Verdict::Supplied);
     assert_eq!(supplied.sent[0].0, node(1));
     assert_eq!(supplied.sent[0].1.data(), Some(&42));
@@ -203,7 +203,7 @@ fn an_operation_is_carried_out_once_and_not_after_its_life() {
         operation: Atomic::FetchAdd { addend: 3 },
     };
     for _ in 0..2 {
-        let asked = packet(0, 2, add.clone());
+        let asked = packet(0, 2, add);
         let answer = served(&mut switch, &mut memory, 0, asked);
         let syndrome = Syndrome::Ack;
         let original = 0;
@@ -212,7 +212,7 @@ fn an_operation_is_carried_out_once_and_not_after_its_life() {
     assert_eq!(memory.page(0).data, 3);
     memory.fence_blade(life(0));
     let sent = switch.handle(node(0), packet(0, 3, add));
-    let (verdict, answer) = memory.handle(sent.sent[0].1.clone());
+    let (verdict, answer) = memory.handle(sent.sent[0].1);
     assert_eq!((verdict, answer), (Verdict::StaleOperation, None));
 }
 

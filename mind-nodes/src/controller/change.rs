@@ -1,0 +1,399 @@
+//! Changes of regions: shows each [`Procedure`] its words, and does what it says, of many at once.
+
+use std::collections::VecDeque;
+
+use mind_common::{
+    addr::{Region, Va},
+    directory::{
+        Word,
+        change::{Change, Do, Outcome, Procedure, Which},
+        machine::Loss,
+    },
+    id::{BladeId, BladeSet, Connection},
+};
+
+use super::{Command, Controller, Entry, Link, Lost, Out, Progress, Step, Task};
+use crate::switch::Switch;
+
+/// One region's part of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Run {
+    procedure: Procedure,
+    entry: Entry,
+    upper: Option<Entry>,
+    /// What it says; to be asked if nothing.
+    next: Option<Do>,
+    /// Who took writes along.
+    lost_with: Option<Connection>,
+}
+
+impl Run {
+    fn entries(&self) -> impl Iterator<Item = Entry> {
+        [Some(self.entry), self.upper].into_iter().flatten()
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.next, Some(Do::Done(_)))
+    }
+}
+
+/// Where a change is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// Words are looked at and changed: of this run.
+    Words(usize),
+    /// Blades were told to flush, and the answers are there.
+    Flushed,
+    /// This blade did not flush, and has been sent away.
+    Expelled(BladeId),
+    /// Memory fences these, one after the other.
+    Fencing(VecDeque<Region>),
+    /// The tables follow.
+    Rewiring(VecDeque<Step>),
+    /// Until a time.
+    Waiting(u64),
+}
+
+/// A change under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Changing {
+    change: Change,
+    runs: Vec<Run>,
+    stage: Stage,
+    /// With whom writes went, where that is known before.
+    gone: Option<Connection>,
+}
+
+impl Changing {
+    /// The same, because a life is over.
+    pub(super) fn because_of(self, life: Connection) -> Self {
+        Self {
+            gone: Some(life),
+            ..self
+        }
+    }
+
+    /// Whether it is about the answers to what was ordered last.
+    pub(super) fn hears(&self) -> bool {
+        matches!(self.stage, Stage::Flushed | Stage::Expelled(_))
+    }
+}
+
+impl Controller {
+    /// A change of regions, of two with the upper half; if `is_appeal`, only of one that is stuck.
+    pub(super) fn changing(
+        &self,
+        change: Change,
+        entries: impl IntoIterator<Item = (Entry, Option<Entry>)>,
+        now: u64,
+        is_appeal: bool,
+    ) -> Changing {
+        let everybody = self.everybody();
+        let patience = self.patience;
+        let procedure = if is_appeal {
+            Procedure::on_appeal(now, patience.stuck, patience.pause, everybody)
+        } else if change.is_of_two() {
+            Procedure::new(change, now, patience.optional, patience.pause, everybody)
+        } else {
+            Procedure::new(change, now, patience.full, patience.pause, everybody)
+        };
+        let run = |(entry, upper): (Entry, Option<Entry>)| Run {
+            procedure: if entry.fails {
+                procedure.failing_on_loss()
+            } else {
+                procedure
+            },
+            entry,
+            upper,
+            next: None,
+            lost_with: None,
+        };
+        Changing {
+            change,
+            runs: entries.into_iter().map(run).collect(),
+            stage: Stage::Words(0),
+            gone: None,
+        }
+    }
+
+    /// Does the next thing of a change.
+    pub(super) fn proceed(
+        &mut self,
+        mut changing: Changing,
+        now: u64,
+        switch: &mut Switch,
+        out: &mut Out,
+    ) -> Progress {
+        let mut progress = Progress::Acted;
+        let mut next = None;
+        match &mut changing.stage {
+            Stage::Words(number) if *number < changing.runs.len() => {
+                if !ask_or_swap(&mut changing.runs[*number], now, switch) {
+                    *number += 1;
+                }
+            }
+            Stage::Words(_) if changing.runs.iter().all(Run::is_over) => {
+                self.end(&changing);
+                return Progress::Acted;
+            }
+            Stage::Words(_) => self.decide(&mut changing, out),
+            Stage::Flushed => next = self.hear(&mut changing),
+            Stage::Expelled(blade) => {
+                let blade = *blade;
+                self.tell_of_departure(&mut changing, blade);
+                changing.stage = Stage::Flushed;
+            }
+            Stage::Fencing(regions) => match regions.pop_front() {
+                Some(region) => {
+                    let fence = |id, first, count| Command::FencePages { id, first, count };
+                    self.order_pages(region, fence, out);
+                }
+                None => {
+                    let runs = changing.runs.iter_mut();
+                    runs.filter(|run| run.next == Some(Do::Fence))
+                        .for_each(|run| run.procedure.fenced());
+                    restart(&mut changing);
+                }
+            },
+            Stage::Rewiring(steps) => match steps.pop_front() {
+                Some(step) => self.carry_out(step, switch, out),
+                None => {
+                    for run in &mut changing.runs {
+                        run.procedure.rewired();
+                    }
+                    restart(&mut changing);
+                }
+            },
+            Stage::Waiting(until) if now < *until => progress = Progress::Waits { until: *until },
+            Stage::Waiting(_) => restart(&mut changing),
+        }
+        self.tasks.push(Task::Change(changing));
+        self.tasks.extend(next);
+        progress
+    }
+
+    /// Every run says something that needs more than words: blades first, then memory, then the
+    /// tables once all are ready; then time.
+    fn decide(&mut self, changing: &mut Changing, out: &mut Out) {
+        let runs = &changing.runs;
+        let flushing = |run: &&Run| matches!(run.next, Some(Do::Flush { .. }));
+        let waiting: Vec<_> = runs
+            .iter()
+            .filter(flushing)
+            .flat_map(Run::entries)
+            .collect();
+        if !waiting.is_empty() {
+            let asked = runs.iter().filter_map(|run| match run.next {
+                Some(Do::Flush { blades }) => Some(blades),
+                _ => None,
+            });
+            let asked = asked.fold(BladeSet::EMPTY, |all, some| {
+                some.iter().fold(all, BladeSet::with)
+            });
+            self.flush(asked, &waiting, out);
+            changing.stage = Stage::Flushed;
+            return;
+        }
+        let fencing = runs.iter().filter(|run| run.next == Some(Do::Fence));
+        let mut regions: Vec<_> = fencing
+            .flat_map(Run::entries)
+            .map(|entry| entry.region)
+            .collect();
+        if !regions.is_empty() {
+            regions.sort_unstable();
+            changing.stage = Stage::Fencing(regions.into());
+            return;
+        }
+        let is_ready = |run: &Run| matches!(run.next, Some(Do::Rewire { .. } | Do::Done(_)));
+        let second = runs.iter().find_map(|run| match run.next {
+            Some(Do::Rewire { second }) => Some(second),
+            _ => None,
+        });
+        if let Some(second) = second.filter(|_| runs.iter().all(is_ready)) {
+            changing.stage = Stage::Rewiring(rewiring(changing, second));
+            return;
+        }
+        let waits = runs.iter().filter_map(|run| match run.next {
+            Some(Do::Wait { until }) => Some(until),
+            _ => None,
+        });
+        if let Some(until) = waits.min() {
+            changing.stage = Stage::Waiting(until);
+        }
+    }
+
+    /// Has blades write back and drop what they have from the first of the regions to the last.
+    fn flush(&mut self, blades: BladeSet, regions: &[Entry], out: &mut Out) {
+        let start = regions.iter().map(|entry| entry.region.base().0).min();
+        let end = regions
+            .iter()
+            .map(|entry| entry.region.base().0 + entry.region.size())
+            .max();
+        let (start, end) = (start.unwrap_or(0), end.unwrap_or(0));
+        let (start, length) = (Va(start), end - start);
+        for blade in blades.iter() {
+            let latest = Connection {
+                blade,
+                incarnation: self.blades.get(&blade).map_or(0, |known| known.incarnation),
+            };
+            match self.life(blade) {
+                Some(life) => {
+                    let flush = |id| Command::Flush { id, start, length };
+                    self.order(Link::of(life), flush, out);
+                }
+                None => {
+                    self.results.insert(Link::of(latest), false);
+                }
+            }
+        }
+    }
+
+    /// What the next of the blades said that were told to flush; what is to be done first because
+    /// of it.
+    fn hear(&mut self, changing: &mut Changing) -> Option<Task> {
+        let Some((link, done)) = self.results.pop_first() else {
+            restart(changing);
+            return None;
+        };
+        let life = link.life()?;
+        let blade = life.blade;
+        if !done && self.life(blade).is_some() {
+            changing.stage = Stage::Expelled(blade);
+            return Some(Task::Silence(life, self.is_up(link)));
+        }
+        for run in &mut changing.runs {
+            if done {
+                run.procedure.flushed(blade);
+            } else {
+                // Its departure was dealt with before.
+                run.procedure.lost(blade, Loss::Nothing);
+            }
+        }
+        None
+    }
+
+    fn tell_of_departure(&self, changing: &mut Changing, blade: BladeId) {
+        let Some(departed) = self.departed.last() else {
+            return;
+        };
+        for run in &mut changing.runs {
+            let is_orphan = |entry: Entry| departed.orphans.iter().any(|o| o.slot == entry.slot);
+            let is_hit = run.entries().any(is_orphan);
+            let loss = if is_hit {
+                run.lost_with = Some(departed.life);
+                Loss::Writes
+            } else {
+                Loss::Nothing
+            };
+            run.procedure.lost(blade, loss);
+        }
+    }
+
+    /// What was lost is reported, and the books follow.
+    fn end(&mut self, changing: &Changing) {
+        for run in &changing.runs {
+            let Some(Do::Done(outcome)) = run.next else {
+                continue;
+            };
+            if outcome == Outcome::Changed(Loss::Writes) && changing.change != Change::Free {
+                self.lost.push(Lost {
+                    region: run.entry.region,
+                    with: run.lost_with.or(changing.gone),
+                });
+            }
+            let is_changed = matches!(outcome, Outcome::Changed(_));
+            match (changing.change, run.upper) {
+                (Change::Free, _) => {
+                    self.regions.remove(&run.entry.region.base());
+                    self.free.insert(run.entry.slot);
+                }
+                (Change::Split, Some(upper)) if is_changed => {
+                    if let Some((lower, _)) = run.entry.region.halves() {
+                        self.book(Entry {
+                            region: lower,
+                            ..run.entry
+                        });
+                        self.book(upper);
+                    }
+                }
+                (Change::Split, Some(upper)) => {
+                    self.free.insert(upper.slot);
+                }
+                (Change::Merge, Some(upper)) if is_changed => {
+                    if let Some(whole) = run.entry.region.whole() {
+                        self.regions.remove(&upper.region.base());
+                        self.free.insert(upper.slot);
+                        self.book(Entry {
+                            region: whole,
+                            ..run.entry
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn book(&mut self, entry: Entry) {
+        self.regions.insert(entry.region.base(), entry);
+    }
+}
+
+/// All runs are asked again.
+fn restart(changing: &mut Changing) {
+    for run in &mut changing.runs {
+        run.next = None;
+    }
+    changing.stage = Stage::Words(0);
+}
+
+/// Asks a run what to do, or swaps the word that it wants swapped. Whether it is to be asked again:
+/// between the two, packets may come.
+fn ask_or_swap(run: &mut Run, now: u64, switch: &mut Switch) -> bool {
+    let (first, second) = (run.entry.slot, run.upper.map(|upper| upper.slot));
+    match run.next {
+        Some(Do::Swap { slot, old, new }) => {
+            let index = match slot {
+                Which::First => Some(first),
+                Which::Second => second,
+            };
+            // Whether it was still there shows in the next word.
+            let _ = index.map(|index| switch.swap_word(index, old, new));
+            run.next = None;
+            true
+        }
+        _ => {
+            let word = |index: usize| switch.slots().get(index).map(|slot| slot.word);
+            let first = word(first).unwrap_or_default();
+            let second = second.and_then(word).unwrap_or_default();
+            let next = run.procedure.next(now, first, second);
+            run.next = Some(next);
+            matches!(next, Do::Swap { .. })
+        }
+    }
+}
+
+/// How the tables follow, once all words are held.
+fn rewiring(changing: &Changing, second: Word) -> VecDeque<Step> {
+    let mut steps = VecDeque::new();
+    for run in &changing.runs {
+        let Entry { slot, region, .. } = run.entry;
+        match (changing.change, run.upper) {
+            (Change::Free, _) => steps.push_back(Step::Assign(region, None)),
+            (Change::Split, Some(upper)) => {
+                let lower = region.halves().map(|(lower, _)| lower);
+                steps.push_back(Step::Cover(slot, None));
+                steps.push_back(Step::Cover(slot, lower));
+                steps.push_back(Step::Open(upper.slot, upper.region, second));
+                steps.push_back(Step::Assign(upper.region, Some(upper.slot)));
+            }
+            (Change::Merge, Some(upper)) => {
+                steps.push_back(Step::Assign(upper.region, Some(slot)));
+                steps.push_back(Step::Cover(slot, None));
+                steps.push_back(Step::Cover(slot, region.whole()));
+            }
+            _ => {}
+        }
+    }
+    steps
+}
