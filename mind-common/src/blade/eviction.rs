@@ -15,7 +15,7 @@ const RECENT_PERCENT: usize = 25;
 /// Ghosts remembered, in percent of the capacity.
 const GHOST_PERCENT: usize = 100;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Queue {
     Recent,
     Frequent,
@@ -23,7 +23,7 @@ enum Queue {
 }
 
 /// The order in which pages leave.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TwoQueue {
     recent_limit: usize,
     ghost_limit: usize,

@@ -13,7 +13,7 @@ use crate::addr::Va;
 const REMEMBERED: usize = 1024;
 
 /// The bounds of a hold, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// The hold of a page that nobody fights over.
     pub least: u64,
@@ -21,14 +21,14 @@ pub struct Bounds {
     pub most: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Past {
     hold: u64,
     given: u64,
 }
 
 /// What pages went through.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holds {
     bounds: Bounds,
     past: BTreeMap<Va, Past>,

@@ -2,7 +2,7 @@
 //! how long to pause after "busy".
 
 /// Bounds, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// The shortest wait for an answer.
     pub least: u64,
@@ -16,7 +16,7 @@ const FIRST_PAUSE: u64 = 10_000;
 const LONGEST_PAUSE: u64 = 1_000_000;
 
 /// Round trips seen, and what follows from them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RoundTrip {
     bounds: Bounds,
     smoothed: Option<u64>,

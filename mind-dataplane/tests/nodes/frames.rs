@@ -17,8 +17,15 @@ use mind_nodes::{
 pub const SWITCH: Host = Host::numbered(254);
 
 /// A whole page.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Bytes(pub Rc<Page>);
+
+/// Its beginning: a failure prints packets.
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:02x?}..", &self.0[..16])
+    }
+}
 
 impl Default for Bytes {
     fn default() -> Self {
