@@ -107,6 +107,10 @@ pub fn compare(seed: u64, rounds: u32, packets: u32) {
     switch
         .set_block(Va(WINDOW_BASE), Some(TABLE))
         .expect("there is room for a block");
+    // Frames can be sent to where there was a blade once.
+    for number in 0..BLADES + MEMORIES {
+        pair.change_peer(number, true);
+    }
     for round in 0..rounds {
         pair.fill_slots();
         pair.change_tables(if round == 0 { 1 } else { 4 });
@@ -206,7 +210,8 @@ impl Pair {
                 self.change_port(number);
             }
             if once_in(&mut self.random, times) {
-                self.change_peer(number);
+                let is_there = !once_in(&mut self.random, 8);
+                self.change_peer(number, is_there);
             }
         }
         for domain in [DomainId(1), DomainId(2)] {
@@ -274,8 +279,7 @@ impl Pair {
         };
     }
 
-    fn change_peer(&mut self, number: u8) {
-        let is_there = !once_in(&mut self.random, 8);
+    fn change_peer(&mut self, number: u8, is_there: bool) {
         let life = self.life(number);
         let node = Self::node(number);
         let host = frames::host(node);
