@@ -10,7 +10,7 @@ use mind_common::{
     serial::{Seq, Version},
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
     verdict::Verdict,
-    wire::message::{Envelope, PageRequest},
+    wire::message::{Atomic, Envelope, PageRequest},
 };
 use mind_nodes::{
     Node,
@@ -297,6 +297,29 @@ fn a_blade_that_does_not_flush_is_sent_away() {
     assert_eq!(world.controller.lost().len(), 1);
     assert_eq!(world.request(1, Want::Acquire, BASE), Verdict::Fetch);
     assert!(world.controller.is_idle());
+}
+
+#[test]
+fn what_a_blade_sent_away_still_operates_is_refused_before_others_have_the_page() {
+    let mut world = World::new(false);
+    assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
+    let operation = Body::Atomic {
+        va: BASE,
+        domain: DOMAIN,
+        operation: Atomic::FetchAdd { addend: 3 },
+    };
+    let hanging = world.life(0);
+    let late = world.send(hanging, operation).sent[0].1;
+    world.hang.insert(blade(0));
+    world.ask(Request::Reset(BASE));
+    let mut verdict = None;
+    while world.step() {
+        if verdict.is_none() && world.request(1, Want::Acquire, BASE) == Verdict::Fetch {
+            verdict = Some(world.memory.handle(late).0);
+        }
+    }
+    assert_eq!(verdict, Some(Verdict::StaleOperation));
+    assert_eq!(world.memory.page(0).data, 0);
 }
 
 #[test]

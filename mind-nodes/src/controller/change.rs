@@ -125,7 +125,7 @@ impl Controller {
         out: &mut Out,
     ) -> Progress {
         let mut progress = Progress::Acted;
-        let mut next = None;
+        let mut next = Vec::new();
         match &mut changing.stage {
             Stage::Words(number) if *number < changing.runs.len() => {
                 if !ask_or_swap(&mut changing.runs[*number], now, switch) {
@@ -136,8 +136,8 @@ impl Controller {
                 self.end(&changing);
                 return Progress::Acted;
             }
-            Stage::Words(_) => self.decide(&mut changing, out),
-            Stage::Flushed => next = self.hear(&mut changing),
+            Stage::Words(_) => next = self.decide(&mut changing, out),
+            Stage::Flushed => next.extend(self.hear(&mut changing)),
             Stage::Expelled(blade) => {
                 let blade = *blade;
                 self.tell_of_departure(&mut changing, blade);
@@ -173,8 +173,8 @@ impl Controller {
     }
 
     /// Every run says something that needs more than words: blades first, then memory, then the
-    /// tables once all are ready; then time.
-    fn decide(&mut self, changing: &mut Changing, out: &mut Out) {
+    /// tables once all are ready; then time. What is to be done first.
+    fn decide(&mut self, changing: &mut Changing, out: &mut Out) -> Vec<Task> {
         let runs = &changing.runs;
         let flushing = |run: &&Run| matches!(run.next, Some(Do::Flush { .. }));
         let waiting: Vec<_> = runs
@@ -192,7 +192,7 @@ impl Controller {
             });
             self.flush(asked, &waiting, out);
             changing.stage = Stage::Flushed;
-            return;
+            return Vec::new();
         }
         let fencing = runs.iter().filter(|run| run.next == Some(Do::Fence));
         let mut regions: Vec<_> = fencing
@@ -202,7 +202,9 @@ impl Controller {
         if !regions.is_empty() {
             regions.sort_unstable();
             changing.stage = Stage::Fencing(regions.into());
-            return;
+            // Buried after this change; nobody gets the regions before its operations are refused.
+            let gone = self.departed.iter().rev().map(|departed| departed.life);
+            return gone.map(Task::FenceBlade).collect();
         }
         let is_ready = |run: &Run| matches!(run.next, Some(Do::Rewire { .. } | Do::Done(_)));
         let second = runs.iter().find_map(|run| match run.next {
@@ -211,7 +213,7 @@ impl Controller {
         });
         if let Some(second) = second.filter(|_| runs.iter().all(is_ready)) {
             changing.stage = Stage::Rewiring(rewiring(changing, second));
-            return;
+            return Vec::new();
         }
         let waits = runs.iter().filter_map(|run| match run.next {
             Some(Do::Wait { until }) => Some(until),
@@ -220,6 +222,7 @@ impl Controller {
         if let Some(until) = waits.min() {
             changing.stage = Stage::Waiting(until);
         }
+        Vec::new()
     }
 
     /// Has blades write back and drop what they have from the first of the regions to the last.

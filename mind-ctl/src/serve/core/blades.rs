@@ -232,19 +232,7 @@ impl Core {
                 name,
                 orphans,
             } = gone;
-            let qp = life.to_qp();
-            let memories = self
-                .agents
-                .iter()
-                .filter(|((kind, _), _)| *kind == BladeKind::Memory)
-                .map(|(_, agent)| agent.clone());
-            let fences =
-                memories.map(|agent| async move { agent.order(Command::FenceBlade { qp }).await });
-            for result in futures_util::future::join_all(fences).await {
-                if let Err(failure) = result {
-                    tracing::error!(%failure, "a memory blade is not told of a blade that is gone");
-                }
-            }
+            self.fence_life(life).await;
             let mourning = Regions::of_words(Change::Mourn, orphans);
             let patience = Patience::Full;
             if let Err(failure) = self.change(&mourning, patience, Some(&name)).await {
@@ -253,6 +241,29 @@ impl Core {
             let plan = self.policy.evict(life.blade);
             if let Err(failure) = self.carry_out(plan).await {
                 tracing::error!(%failure, "what a blade left behind is not all gone");
+            }
+        }
+    }
+
+    /// Has memory refuse what lives that are gone, and not buried yet, may still have on their way to be operated.
+    pub(super) async fn fence_departed(&self) {
+        for gone in &self.departed {
+            self.fence_life(gone.life).await;
+        }
+    }
+
+    async fn fence_life(&self, life: Connection) {
+        let qp = life.to_qp();
+        let memories = self
+            .agents
+            .iter()
+            .filter(|((kind, _), _)| *kind == BladeKind::Memory)
+            .map(|(_, agent)| agent.clone());
+        let fences =
+            memories.map(|agent| async move { agent.order(Command::FenceBlade { qp }).await });
+        for result in futures_util::future::join_all(fences).await {
+            if let Err(failure) = result {
+                tracing::error!(%failure, "a memory blade is not told of a blade that is gone");
             }
         }
     }

@@ -271,6 +271,9 @@ impl Core {
         if regions.is_empty() {
             return false;
         }
+        // A blade that was sent away because of this change is buried after it; nobody gets the regions before its
+        // operations are refused.
+        self.fence_departed().await;
         regions.sort_unstable();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for region in regions {
