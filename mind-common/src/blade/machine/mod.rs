@@ -255,8 +255,8 @@ impl Blade {
             .any(|transaction| !transaction.pausing)
     }
 
-    /// Whether an answer with a page in it could mean anything: a request is under way. As long as there is none, the
-    /// headers of a datagram say all that there is to know of it.
+    /// Whether an answer with a page in it could mean anything: a request is under way. As long as
+    /// there is none, the headers of a datagram say all that there is to know of it.
     pub fn expects_page(&self) -> bool {
         self.transactions
             .values()
