@@ -1,0 +1,88 @@
+//! What must be true when nothing happens any more: everybody has finished, and directory, caches
+//! and memory agree.
+
+use mind_common::directory::State;
+
+use crate::{Failure, world::World};
+
+impl World<'_> {
+    /// Threads that have not done everything, by number.
+    pub(crate) fn unfinished(&self) -> Vec<usize> {
+        let threads = self.threads.iter().enumerate();
+        let left = threads.filter(|(_, thread)| !thread.is_done());
+        left.map(|(number, _)| number).collect()
+    }
+
+    pub(crate) fn check_quiet(&mut self) {
+        let unfinished = self.unfinished();
+        if !unfinished.is_empty() {
+            return self.fail(Failure::Stuck(unfinished));
+        }
+        if !self.controller.is_idle() {
+            return self.fail(Failure::Busy("controller".into()));
+        }
+        let busy = self.machines.iter().find(|(_, machine)| {
+            let host = machine.host.as_ref();
+            host.is_some_and(|host| !host.blade.is_quiet())
+        });
+        if let Some((blade, _)) = busy {
+            let blade = blade.to_string();
+            return self.fail(Failure::Busy(blade));
+        }
+        for page in self.checker.pages() {
+            if let Err(failure) = self.check_page(page) {
+                return self.fail(failure);
+            }
+        }
+        self.check_losses();
+    }
+
+    /// Copies are listed, and the same as what was written last; so is memory, unless somebody
+    /// has it to write.
+    fn check_page(&mut self, page: mind_common::addr::Va) -> Result<(), Failure> {
+        let slot = self.switch.tables().slot(page);
+        let word = slot.map(|slot| self.switch.slots()[slot].word);
+        let word = word.unwrap_or_default();
+        let mut has_writer = false;
+        for (blade, machine) in &self.machines {
+            let host = machine.host.as_ref().filter(|host| !host.is_cut);
+            let Some(cached) = host.and_then(|host| host.cache.get(&page)) else {
+                continue;
+            };
+            let is_listed = word.blades().contains(*blade)
+                && match word.state() {
+                    State::Modified => true,
+                    State::Shared => !cached.is_writable,
+                    _ => false,
+                };
+            if !is_listed {
+                let word = format!("{word:?}");
+                return Err(Failure::Unlisted(*blade, page, word));
+            }
+            has_writer |= cached.is_writable;
+            if self.checker.now(page) != Some(cached.image) {
+                return Err(Failure::Disagrees(blade.to_string(), page));
+            }
+        }
+        if !has_writer {
+            let image = self.in_memory(page);
+            self.checker
+                .installed(page, image)
+                .map_err(|_| Failure::Disagrees("memory".into(), page))?;
+        }
+        Ok(())
+    }
+
+    /// What was lost is in the controller's report.
+    fn check_losses(&mut self) {
+        let lost = self.checker.lost().iter();
+        let is_reported = |page| {
+            let mut lost = self.controller.lost().iter();
+            lost.any(|lost| lost.region.contains(page))
+        };
+        let silent = lost.copied().find(|page| !is_reported(*page));
+        if let Some(page) = silent {
+            self.fail(Failure::Silent(page));
+        }
+    }
+}

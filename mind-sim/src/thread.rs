@@ -1,0 +1,258 @@
+//! Threads of programs: an access that finds its page goes on at once, another faults and waits.
+
+use mind_common::{
+    addr::Va,
+    blade::Access,
+    id::{BladeId, Connection},
+    wire::{Refusal, message::PageRequest},
+};
+
+use crate::{
+    Failure,
+    plan::{Op, Place, Program},
+    trace::What,
+    world::{Event, World},
+};
+
+/// What a thread does between two accesses, in nanoseconds.
+const THOUGHT: std::ops::Range<u64> = 100..50_000;
+/// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
+const AFTERMATH: u64 = 6_000_000_000;
+
+/// Where a thread is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Its blade is down, or does not have its domain yet.
+    Down,
+    /// It goes on at some time.
+    Ready,
+    /// It faulted.
+    Waits(Va, Access),
+    /// It syncs, with how often pages had been written when it began.
+    Flushes(Connection, Vec<(Va, u64)>),
+    /// The same, and the blade has flushed.
+    Asks(Vec<(Va, u64)>),
+    /// It has done everything.
+    Done,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    state: State,
+    /// What it does next, of its program.
+    next: usize,
+    length: usize,
+    /// Counts what it was woken for.
+    turn: u64,
+    sync: (Va, u64),
+}
+
+impl Thread {
+    pub(crate) const fn new(program: &Program) -> Self {
+        Self {
+            state: State::Down,
+            next: 0,
+            length: program.ops.len(),
+            turn: 0,
+            sync: (Va(0), 0),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Its blade goes down: what it was about to do does not happen.
+    pub(crate) fn stop(&mut self) {
+        if !self.is_done() {
+            self.state = State::Down;
+            self.next = (self.next + 1).min(self.length);
+            self.turn += 1;
+        }
+    }
+
+    /// The blade, in that life, has flushed: what the controller is to be asked for.
+    pub(crate) fn flushed(&mut self, life: Connection) -> Option<(Va, u64)> {
+        match &mut self.state {
+            State::Flushes(of, counts) if *of == life => {
+                self.state = State::Asks(std::mem::take(counts));
+                Some(self.sync)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl World<'_> {
+    pub(crate) fn start_thread(&mut self, number: usize) {
+        if self.threads[number].state == State::Down {
+            self.go_on(number);
+        }
+    }
+
+    fn go_on(&mut self, number: usize) {
+        let delay = self.random.u64(THOUGHT);
+        let thread = &mut self.threads[number];
+        thread.state = State::Ready;
+        thread.turn += 1;
+        let turn = thread.turn;
+        self.queue.after(delay, Event::Run(number, turn));
+    }
+
+    fn done_with_op(&mut self, number: usize) {
+        self.threads[number].next += 1;
+        self.go_on(number);
+    }
+
+    /// Threads that wait for the page try again.
+    pub(crate) fn wake(&mut self, blade: BladeId, page: PageRequest) {
+        for number in 0..self.threads.len() {
+            let program = &self.plan.programs[number];
+            if program.blade == blade
+                && program.domain == page.domain
+                && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
+            {
+                self.go_on(number);
+            }
+        }
+    }
+
+    /// A thread goes on.
+    pub(crate) fn run_thread(&mut self, number: usize, turn: u64) {
+        let thread = &mut self.threads[number];
+        if thread.turn != turn || thread.state != State::Ready {
+            return;
+        }
+        let program = &self.plan.programs[number];
+        let Some(&op) = program.ops.get(thread.next) else {
+            thread.state = State::Done;
+            return;
+        };
+        match op {
+            Op::Load(place) => self.access(number, place, true, false),
+            Op::Store(place) => self.access(number, place, false, true),
+            Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Sync(region) => {
+                let (start, length) = (region.base(), region.size());
+                let machine = self.machines.get(&program.blade);
+                let Some(host) = machine.and_then(|machine| machine.host.as_ref()) else {
+                    return;
+                };
+                let life = host.life;
+                // What others wrote and nobody here has read is not asked for.
+                let mut own = host.dirty();
+                own.retain(|page| region.contains(*page));
+                let counts = own.into_iter().map(|page| (page, self.checker.count(page)));
+                let counts: Vec<_> = counts.collect();
+                let thread = &mut self.threads[number];
+                thread.state = State::Flushes(life, counts);
+                thread.sync = (start, length);
+                self.flush_for(number, program.blade, start, length, program.domain);
+            }
+        }
+    }
+
+    fn access(&mut self, number: usize, place: Place, loads: bool, stores: bool) {
+        let program = &self.plan.programs[number];
+        let blade = program.blade;
+        let value = self.queue.count();
+        let machine = self.machines.get_mut(&blade);
+        let Some(host) = machine.and_then(|machine| machine.host.as_mut()) else {
+            return;
+        };
+        let is_cut = host.is_cut;
+        match host.cache.get_mut(&place.page) {
+            Some(cached) if !stores || cached.is_writable => {
+                let found = cached.image[place.word];
+                if stores {
+                    cached.image[place.word] = value;
+                }
+                let image = cached.image;
+                if loads {
+                    self.record(What::Loaded(number, place, found));
+                    if !is_cut && let Err(wrong) = self.checker.load(place, found) {
+                        self.fail(Failure::Wrong(blade, wrong));
+                    }
+                }
+                if stores {
+                    self.record(What::Stored(number, place, value));
+                    if !is_cut {
+                        self.checker.stored(place.page, image);
+                    }
+                }
+                self.done_with_op(number);
+            }
+            _ => {
+                let access = if stores { Access::Write } else { Access::Read };
+                self.threads[number].state = State::Waits(place.page, access);
+                self.record(What::Fault(number, place.page, access));
+                let page = PageRequest {
+                    page: place.page,
+                    domain: program.domain,
+                };
+                self.fault(blade, page, access);
+            }
+        }
+    }
+
+    /// Accesses to the page can't be carried out.
+    pub(crate) fn failed(
+        &mut self,
+        blade: BladeId,
+        page: PageRequest,
+        access: Access,
+        refusal: Refusal,
+    ) {
+        for number in 0..self.threads.len() {
+            let program = &self.plan.programs[number];
+            if program.blade != blade || program.domain != page.domain {
+                continue;
+            }
+            let State::Waits(at, wanted) = self.threads[number].state else {
+                continue;
+            };
+            if at != page.page {
+                continue;
+            }
+            if wanted < access {
+                self.go_on(number);
+                continue;
+            }
+            self.record(What::Failed(number, page.page, refusal));
+            if !self.may_fail(blade, page.page, refusal) {
+                self.fail(Failure::Refusal(blade, page.page, refusal));
+            }
+            self.done_with_op(number);
+        }
+    }
+
+    fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
+        let host = self.machines.get(&blade).and_then(|m| m.host.as_ref());
+        if host.is_none_or(|host| host.is_cut) {
+            return true;
+        }
+        if matches!(refusal, Refusal::Denied | Refusal::Invalid) {
+            return false;
+        }
+        let fails = self.plan.area(page).is_some_and(|area| area.fails);
+        let is_lost = self
+            .controller
+            .lost()
+            .iter()
+            .any(|lost| lost.region.contains(page));
+        (fails && is_lost) || self.queue.now() < self.plan.weather.until + AFTERMATH
+    }
+
+    /// The controller says that what the thread synced is in memory.
+    pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
+        if let State::Asks(counts) = &mut self.threads[number].state {
+            for (page, count) in std::mem::take(counts) {
+                if is_done {
+                    self.checker.acknowledged(page, count);
+                }
+            }
+            self.done_with_op(number);
+        }
+    }
+}

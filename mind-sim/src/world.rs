@@ -1,0 +1,289 @@
+//! The whole system, and time going on: what happens next is taken from one queue and handed to
+//! the node that it happens to.
+
+use std::collections::BTreeMap;
+
+use mind_common::{
+    addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
+    id::BladeId,
+    table::{MAY_READ, MAY_WRITE, Permission, Translation},
+};
+use mind_nodes::{
+    Node,
+    controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    memory::Memory,
+    packet::Packet,
+    switch::{Port, Switch},
+};
+
+use crate::{
+    Failure, Outcome,
+    checker::Checker,
+    host::Machine,
+    network::{Network, Way},
+    plan::{Change, Disturbance, Image, Plan, blade, dice},
+    queue::Queue,
+    thread::Thread,
+    trace::{Log, What},
+};
+
+/// After the faults stop, everything is over within this, in nanoseconds.
+const PATIENCE: u64 = 30_000_000_000;
+/// What the controller takes for a step, in nanoseconds.
+const STEP: std::ops::Range<u64> = 200..5_000;
+
+pub(crate) enum Event {
+    /// A packet arrives at the switch, from a host.
+    Up(Node, Packet<Image>),
+    /// A packet arrives at a host.
+    Down(Node, Packet<Image>),
+    /// A thread goes on, unless it has gone on since.
+    Run(usize, u64),
+    /// A blade's timer is due.
+    Poll(BladeId),
+    /// The controller goes on.
+    Step,
+    /// A command of the controller's arrives.
+    Command(Link, Command),
+    /// The controller hears something.
+    Hear(Input),
+    /// A blade begins a life.
+    Begin(BladeId),
+    /// One of the plan's disturbances.
+    Disturb(usize),
+}
+
+/// The system.
+pub(crate) struct World<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) queue: Queue<Event>,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) network: Network,
+    pub(crate) switch: Switch,
+    pub(crate) memories: BTreeMap<u8, Memory<Image>>,
+    pub(crate) controller: Controller,
+    pub(crate) machines: BTreeMap<BladeId, Machine>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) checker: Checker,
+    pub(crate) log: Log,
+    /// When what was said on a connection last arrives, to and from the controller.
+    pub(crate) said: BTreeMap<(Link, bool), u64>,
+    /// When the controller goes on, where that is arranged.
+    step_at: Option<u64>,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(plan: &'a Plan, is_traced: bool) -> Self {
+        let slots = plan.areas.len() * 3 + 8;
+        let mut switch = Switch::new(slots);
+        let tables = switch.tables_mut();
+        for memory in 0..plan.memories {
+            let base = Va(WINDOW_BASE + (u64::from(memory) << SLICE_SHIFT));
+            let slice = Prefix {
+                base,
+                shift: SLICE_SHIFT,
+            };
+            tables.ports.insert(Node::Memory(memory), Port::Memory);
+            tables.memory.insert(memory);
+            let translation = Translation::new(memory, base, 0);
+            tables.translation.insert(slice, translation);
+        }
+        let memory_pages = (plan.areas.len() as u64 + 1) << 9;
+        let machines = (0..plan.blades).map(|number| (blade(number), Machine::default()));
+        let mut world = Self {
+            plan,
+            queue: Queue::new(),
+            random: dice(plan.seed, 2),
+            network: Network::new(plan.seed, plan.weather),
+            switch,
+            memories: (0..plan.memories)
+                .map(|memory| (memory, Memory::new(memory_pages)))
+                .collect(),
+            controller: Controller::new(Patience::default(), slots, 0..plan.memories),
+            machines: machines.collect(),
+            threads: plan.programs.iter().map(Thread::new).collect(),
+            checker: Checker::default(),
+            log: Log::new(is_traced),
+            said: BTreeMap::new(),
+            step_at: None,
+            failure: None,
+        };
+        world.begin();
+        world
+    }
+
+    /// Memory is mapped, blades register, and what is to go wrong is arranged.
+    fn begin(&mut self) {
+        for area in &self.plan.areas {
+            let map = Request::Map {
+                domain: area.domain,
+                region: area.region,
+                permission: Permission {
+                    bits: MAY_READ | MAY_WRITE,
+                },
+                fails: area.fails,
+            };
+            self.controller.handle(Input::Ask(Ask::of_nobody(map)));
+        }
+        self.step_after(0);
+        for number in 0..self.plan.blades {
+            let delay = self.random.u64(0..200_000);
+            self.queue.after(delay, Event::Begin(blade(number)));
+        }
+        for (number, (at, _)) in self.plan.disturbances.iter().enumerate() {
+            self.queue.at(*at, Event::Disturb(number));
+        }
+    }
+
+    /// Runs until nothing is left to happen.
+    pub(crate) fn run(mut self) -> Outcome {
+        let limit = self.plan.weather.until + PATIENCE;
+        let mut events = 0;
+        while self.failure.is_none() {
+            let Some(event) = self.queue.pop() else {
+                self.check_quiet();
+                break;
+            };
+            events += 1;
+            if self.queue.now() > limit {
+                self.fail(Failure::Endless(self.unfinished()));
+                break;
+            }
+            self.happens(event);
+        }
+        Outcome {
+            hash: self.log.hash(),
+            events,
+            virtual_nanos: self.queue.now(),
+            failure: self.failure,
+            records: self.log.into_records(),
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Up(node, packet) => self.at_switch(node, packet),
+            Event::Down(Node::Compute(blade), packet) => self.at_blade(blade, packet),
+            Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
+            Event::Run(thread, turn) => self.run_thread(thread, turn),
+            Event::Poll(blade) => self.poll(blade),
+            Event::Step => self.step(),
+            Event::Command(link, command) => self.obey(link, command),
+            Event::Hear(input) => {
+                self.record(What::Input(input));
+                self.controller.handle(input);
+                self.step_after(0);
+            }
+            Event::Begin(blade) => self.hear(Ask::of_nobody(Request::Register(blade))),
+            Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
+        }
+    }
+
+    /// Notes what went wrong first.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    pub(crate) fn record(&mut self, what: What) {
+        self.log.push(self.queue.now(), what);
+    }
+
+    // Packets.
+
+    /// A host sends a packet to the switch.
+    pub(crate) fn send(&mut self, node: Node, packet: Packet<Image>) {
+        let delays = self.network.delays(self.queue.now(), node, Way::Up);
+        self.record(What::Sent(node, packet, delays.len()));
+        for delay in delays {
+            self.queue.after(delay, Event::Up(node, packet));
+        }
+    }
+
+    fn at_switch(&mut self, from: Node, packet: Packet<Image>) {
+        let handled = self.switch.handle(from, packet);
+        self.record(What::Switched(from, packet, handled.verdict));
+        for (node, packet) in handled.sent {
+            let delays = self.network.delays(self.queue.now(), node, Way::Down);
+            self.record(What::Forwarded(node, packet, delays.len()));
+            for delay in delays {
+                self.queue.after(delay, Event::Down(node, packet));
+            }
+        }
+    }
+
+    fn at_memory(&mut self, number: u8, packet: Packet<Image>) {
+        let node = Node::Memory(number);
+        self.record(What::Arrived(node, packet));
+        let Some(memory) = self.memories.get_mut(&number) else {
+            return;
+        };
+        let (_, answer) = memory.handle(packet);
+        if let Some(answer) = answer {
+            self.send(node, answer);
+        }
+    }
+
+    /// What memory has of a page.
+    pub(crate) fn in_memory(&self, page: Va) -> Image {
+        let place = self.switch.tables().place(page);
+        let memory = place.and_then(|place| {
+            let memory = self.memories.get(&place.memory)?;
+            Some(memory.page(place.offset.0 >> PAGE_SHIFT).data)
+        });
+        memory.unwrap_or_default()
+    }
+
+    // The controller.
+
+    pub(crate) fn step_after(&mut self, delay: u64) {
+        let at = self.queue.now() + delay + self.random.u64(STEP);
+        self.step_at(at);
+    }
+
+    fn step_at(&mut self, at: u64) {
+        if self.step_at.is_none_or(|already| at < already) {
+            self.step_at = Some(at);
+            self.queue.at(at, Event::Step);
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.queue.now();
+        // It may have been arranged anew since.
+        if self.step_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.step_at = None;
+        let mut out = Vec::new();
+        let progress = self.controller.step(now, &mut self.switch, &mut out);
+        self.notice_cuts();
+        for (link, command) in out {
+            self.tell(link, command);
+        }
+        match progress {
+            Progress::Acted => self.step_after(0),
+            Progress::Waits { until } => self.step_at(until.max(now + 1)),
+            // It goes on when it hears something.
+            Progress::Awaits | Progress::Idle => {}
+        }
+    }
+
+    fn disturb(&mut self, disturbance: Disturbance) {
+        self.record(What::Disturbed(disturbance));
+        let now = self.queue.now();
+        match disturbance {
+            Disturbance::Change(change, va) => self.hear(Ask::of_nobody(match change {
+                Change::Reset => Request::Reset(va),
+                Change::Split => Request::Split(va),
+                Change::Merge => Request::Merge(va),
+            })),
+            Disturbance::Unplug { node, lasts } => self.network.unplug(node, now + lasts),
+            Disturbance::Crash {
+                blade,
+                noticed,
+                back,
+            } => self.crash(blade, noticed, back),
+        }
+    }
+}
