@@ -300,6 +300,22 @@ fn a_blade_that_does_not_flush_is_sent_away() {
 }
 
 #[test]
+fn what_others_answered_counts_though_a_blade_is_sent_away_in_between() {
+    let mut world = World::new(false);
+    for number in 0..3 {
+        let verdict = world.request(number, Want::Read, BASE);
+        assert_eq!(verdict, Verdict::Fetch);
+    }
+    world.hang.insert(blade(0));
+    world.ask(Request::Reset(BASE));
+    world.run();
+    assert_eq!(world.controller.life(blade(0)), None);
+    assert_eq!(world.flushed, [blade(1), blade(2)]);
+    assert_eq!(world.word_at(BASE), INVALID);
+    assert!(world.controller.is_idle());
+}
+
+#[test]
 fn what_a_blade_sent_away_still_operates_is_refused_before_others_have_the_page() {
     let mut world = World::new(false);
     assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);

@@ -224,7 +224,9 @@ impl Controller {
             self.begin(ask, now, switch);
             return Progress::Acted;
         };
-        if !matches!(&task, Task::Change(changing) if changing.hears()) {
+        // Whoever is sent away because of one answer is dealt with before the next is heard.
+        let hears = |task: &Task| matches!(task, Task::Change(changing) if changing.hears());
+        if !hears(&task) && !self.tasks.iter().any(hears) {
             self.results.clear();
         }
         match task {
