@@ -15,7 +15,7 @@ use mind_nodes::{
 };
 
 use crate::{
-    Failure,
+    Failure, Flaw,
     host::{Cached, Host},
     plan::Image,
     trace::What,
@@ -83,6 +83,7 @@ impl World<'_> {
     }
 
     fn obey_at_memory(&mut self, link: Link, number: u8, command: Command) {
+        let fences = !self.has(Flaw::NoFences);
         let Some(memory) = self.memories.get_mut(&number) else {
             return;
         };
@@ -92,7 +93,9 @@ impl World<'_> {
                 id
             }
             Command::FencePages { id, first, count } => {
-                memory.fence(first, count);
+                if fences {
+                    memory.fence(first, count);
+                }
                 id
             }
             Command::FenceBlade { id, life } => {
@@ -314,6 +317,7 @@ impl World<'_> {
             return;
         };
         let life = host.life;
+        let protects = self.plan.flaw != Some(Flaw::NoProtection);
         match action {
             Action::Send { envelope, message } => {
                 let image = match message {
@@ -359,7 +363,7 @@ impl World<'_> {
                 self.wake(blade, page);
             }
             Action::Protect { page } => match host.cache.get_mut(&page.page) {
-                Some(cached) => cached.is_writable = false,
+                Some(cached) => cached.is_writable &= !protects,
                 None => self.fail(Failure::NotHere(blade, page.page)),
             },
             Action::Drop { page } => {

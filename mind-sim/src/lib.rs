@@ -8,15 +8,19 @@
 //! * [`trace`]: what happened in it,
 //! * `world`, `agent`, `thread`: the system,
 //! * `network`, `queue`: cables and the clock,
-//! * `checker`, `quiet`: what must be true, at every load and at the end.
+//! * `checker`, `quiet`: what must be true, at every load and at the end,
+//! * [`shrink`]: cuts a run that fails down,
+//! * `flaw`: nodes that are broken on purpose.
 
 mod agent;
 mod checker;
+mod flaw;
 mod host;
 mod network;
 pub mod plan;
 mod queue;
 mod quiet;
+mod shrink;
 mod thread;
 pub mod trace;
 mod world;
@@ -24,7 +28,9 @@ mod world;
 use mind_common::{addr::Va, id::BladeId, wire::Refusal};
 
 pub use checker::Wrong;
+pub use flaw::Flaw;
 use plan::Plan;
+pub use shrink::shrink;
 use trace::Record;
 
 /// What a run must not show.

@@ -8,6 +8,8 @@ use mind_common::{
 };
 use mind_nodes::Node;
 
+use crate::flaw::Flaw;
+
 /// Words of a page that somebody looks at; they stand for all 512.
 pub const WORDS: usize = 4;
 
@@ -37,6 +39,18 @@ pub enum Op {
     Exchange(Place),
     /// Has what was written into these pages written back.
     Sync(Region),
+}
+
+impl Op {
+    /// Whether it is about that region.
+    pub(crate) fn is_within(self, region: Region) -> bool {
+        match self {
+            Self::Load(place) | Self::Store(place) | Self::Exchange(place) => {
+                region.contains(place.page)
+            }
+            Self::Sync(of) => region.contains(of.base()),
+        }
+    }
 }
 
 /// A thread of a program.
@@ -99,6 +113,20 @@ pub enum Disturbance {
     },
 }
 
+impl Disturbance {
+    /// The compute blade that it happens to, if it happens to one.
+    pub(crate) const fn blade(self) -> Option<BladeId> {
+        match self {
+            Self::Crash { blade, .. }
+            | Self::Unplug {
+                node: Node::Compute(blade),
+                ..
+            } => Some(blade),
+            Self::Unplug { .. } | Self::Change(..) => None,
+        }
+    }
+}
+
 /// What may be done to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
@@ -129,6 +157,8 @@ pub struct Plan {
     pub weather: Weather,
     /// What else happens, and when, in nanoseconds.
     pub disturbances: Vec<(u64, Disturbance)>,
+    /// What is broken on purpose.
+    pub flaw: Option<Flaw>,
 }
 
 /// The blade with that number, which is below [`mind_common::id::MAX_BLADES`].
@@ -184,6 +214,7 @@ impl Plan {
             programs,
             weather,
             disturbances,
+            flaw: None,
         }
     }
 
@@ -267,21 +298,26 @@ fn disturbances(
     areas: &[Area],
     until: u64,
 ) -> Vec<(u64, Disturbance)> {
-    let crashes = random.u8(0..3) == 0;
-    let mut list: Vec<_> = (0..random.usize(0..=12))
+    let crashes = random.bool();
+    let mut list: Vec<_> = (0..random.usize(0..=16))
         .map(|_| {
             let at = random.u64(0..until);
             let area = &areas[random.usize(0..areas.len())];
             let compute = blade(random.u8(0..blades));
             let what = match random.u8(0..10) {
-                0..2 => Disturbance::Change(Change::Reset, pick(random, area, 8)),
-                2..5 => Disturbance::Change(Change::Split, pick(random, area, 8)),
-                5..7 => Disturbance::Change(Change::Merge, pick(random, area, 8)),
-                7 if crashes => Disturbance::Crash {
+                0..3 if crashes => Disturbance::Crash {
                     blade: compute,
-                    noticed: random.u64(0..20 * MILLISECOND),
+                    // A daemon that dies is missed at once, a host after a while.
+                    noticed: if random.bool() {
+                        random.u64(0..MILLISECOND)
+                    } else {
+                        random.u64(0..20 * MILLISECOND)
+                    },
                     back: random.u64(MILLISECOND..100 * MILLISECOND),
                 },
+                3 | 4 => Disturbance::Change(Change::Reset, pick(random, area, 8)),
+                5 | 6 => Disturbance::Change(Change::Split, pick(random, area, 8)),
+                7 => Disturbance::Change(Change::Merge, pick(random, area, 8)),
                 _ => Disturbance::Unplug {
                     node: if random.u8(0..5) == 0 {
                         Node::Memory(random.u8(0..memories))

@@ -1,7 +1,10 @@
 //! What must be true when nothing happens any more: everybody has finished, and directory, caches
 //! and memory agree.
 
-use mind_common::directory::State;
+use mind_common::{
+    addr::Va,
+    directory::{State, Was},
+};
 
 use crate::{Failure, world::World};
 
@@ -39,7 +42,7 @@ impl World<'_> {
 
     /// Copies are listed, and the same as what was written last; so is memory, unless somebody
     /// has it to write.
-    fn check_page(&mut self, page: mind_common::addr::Va) -> Result<(), Failure> {
+    fn check_page(&mut self, page: Va) -> Result<(), Failure> {
         let slot = self.switch.tables().slot(page);
         let word = slot.map(|slot| self.switch.slots()[slot].word);
         let word = word.unwrap_or_default();
@@ -49,12 +52,16 @@ impl World<'_> {
             let Some(cached) = host.and_then(|host| host.cache.get(&page)) else {
                 continue;
             };
-            let is_listed = word.blades().contains(*blade)
-                && match word.state() {
-                    State::Modified => true,
-                    State::Shared => !cached.is_writable,
-                    _ => false,
-                };
+            let (is_named, reads) = (word.blades().contains(*blade), !cached.is_writable);
+            let is_listed = match word.state() {
+                // Nobody may be left who repeats the request that made it busy.
+                State::Modified | State::ModifiedToShared | State::ModifiedToModified => is_named,
+                State::Shared => is_named && reads,
+                State::SharedToModified => reads && (is_named || word.requester() == *blade),
+                // What is left of a region that fails is given up when that is unmapped.
+                State::Held => is_named && reads && word.was() == Some(Was::Lost),
+                State::Free | State::Invalid => false,
+            };
             if !is_listed {
                 let word = format!("{word:?}");
                 return Err(Failure::Unlisted(*blade, page, word));

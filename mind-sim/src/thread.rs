@@ -46,16 +46,19 @@ pub(crate) struct Thread {
     /// Counts what it was woken for.
     turn: u64,
     sync: (Va, u64),
+    /// Of its own, so that it does the same whatever others do.
+    random: fastrand::Rng,
 }
 
 impl Thread {
-    pub(crate) const fn new(program: &Program) -> Self {
+    pub(crate) fn new(program: &Program, seed: u64) -> Self {
         Self {
             state: State::Down,
             next: 0,
             length: program.ops.len(),
             turn: 0,
             sync: (Va(0), 0),
+            random: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -92,8 +95,8 @@ impl World<'_> {
     }
 
     fn go_on(&mut self, number: usize) {
-        let delay = self.random.u64(THOUGHT);
         let thread = &mut self.threads[number];
+        let delay = thread.random.u64(THOUGHT);
         thread.state = State::Ready;
         thread.turn += 1;
         let turn = thread.turn;

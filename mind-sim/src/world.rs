@@ -73,6 +73,13 @@ pub(crate) struct World<'a> {
     pub(crate) failure: Option<Failure>,
 }
 
+fn threads(plan: &Plan) -> Vec<Thread> {
+    let mut seeds = dice(plan.seed, 3);
+    let programs = plan.programs.iter();
+    let threads = programs.map(|program| Thread::new(program, seeds.u64(..)));
+    threads.collect()
+}
+
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, is_traced: bool) -> Self {
         let slots = plan.areas.len() * 3 + 8;
@@ -102,7 +109,7 @@ impl<'a> World<'a> {
                 .collect(),
             controller: Controller::new(Patience::default(), slots, 0..plan.memories),
             machines: machines.collect(),
-            threads: plan.programs.iter().map(Thread::new).collect(),
+            threads: threads(plan),
             checker: Checker::default(),
             log: Log::new(is_traced),
             said: BTreeMap::new(),
@@ -202,6 +209,7 @@ impl<'a> World<'a> {
 
     fn at_switch(&mut self, from: Node, packet: Packet<Image>) {
         let handled = self.switch.handle(from, packet);
+        self.spoil_switch(from);
         self.record(What::Switched(from, packet, handled.verdict));
         for (node, packet) in handled.sent {
             let delays = self.network.delays(self.queue.now(), node, Way::Down);
@@ -212,9 +220,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn at_memory(&mut self, number: u8, packet: Packet<Image>) {
+    fn at_memory(&mut self, number: u8, mut packet: Packet<Image>) {
         let node = Node::Memory(number);
         self.record(What::Arrived(node, packet));
+        self.spoil_memory(number, &mut packet);
         let Some(memory) = self.memories.get_mut(&number) else {
             return;
         };

@@ -1,0 +1,153 @@
+//! Cuts a run that fails down to what it takes to fail: less is done, less goes wrong, as long as
+//! it still fails in the same way (delta debugging: Zeller and Hildebrandt, TSE 2002).
+
+use std::mem::discriminant;
+
+use crate::{Failure, plan::Plan, run};
+
+/// How many dice are tried with a smaller plan.
+const THROWS: u64 = 8;
+
+/// Something that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What a program does, by the numbers of program and operation.
+    Op(usize, usize),
+    /// A disturbance, by number.
+    Disturbance(usize),
+}
+
+/// The search.
+struct Search {
+    plan: Plan,
+    failure: Failure,
+    /// Runs that may still be tried.
+    left: usize,
+}
+
+/// A smaller plan that fails as `plan` does with `failure`, after at most so many runs.
+pub fn shrink(plan: &Plan, failure: &Failure, runs: usize) -> (Plan, Failure) {
+    let mut search = Search {
+        plan: plan.clone(),
+        failure: failure.clone(),
+        left: runs,
+    };
+    search.calm();
+    loop {
+        let before = parts(&search.plan).len();
+        search.cut();
+        if parts(&search.plan).len() == before || search.left == 0 {
+            break;
+        }
+    }
+    search.calm();
+    search.leave_out_blades();
+    (search.plan, search.failure)
+}
+
+fn parts(plan: &Plan) -> Vec<Part> {
+    let ops = plan.programs.iter().enumerate();
+    let ops = ops.flat_map(|(number, program)| {
+        (0..program.ops.len()).map(move |op| Part::Op(number, op))
+    });
+    let disturbances = (0..plan.disturbances.len()).map(Part::Disturbance);
+    disturbances.chain(ops).collect()
+}
+
+fn without(plan: &Plan, left_out: &[Part]) -> Plan {
+    let mut plan = plan.clone();
+    for (number, program) in plan.programs.iter_mut().enumerate() {
+        let mut op = 0;
+        program.ops.retain(|_| {
+            op += 1;
+            !left_out.contains(&Part::Op(number, op - 1))
+        });
+    }
+    let mut number = 0;
+    plan.disturbances.retain(|_| {
+        number += 1;
+        !left_out.contains(&Part::Disturbance(number - 1))
+    });
+    plan
+}
+
+impl Search {
+    /// Takes a plan if it fails in the same way, with the same dice or with others: with less to
+    /// do, what comes together by chance must do so anew.
+    fn takes(&mut self, plan: Plan) -> bool {
+        for throw in 0..THROWS {
+            if self.left == 0 || plan == self.plan {
+                return false;
+            }
+            self.left -= 1;
+            let plan = Plan {
+                seed: plan.seed.wrapping_add(throw),
+                ..plan.clone()
+            };
+            if let Some(failure) = run(&plan, false).failure
+                && discriminant(&failure) == discriminant(&self.failure)
+            {
+                (self.plan, self.failure) = (plan, failure);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Leaves out what can be left out, large pieces first.
+    fn cut(&mut self) {
+        let mut size = parts(&self.plan).len().div_ceil(2);
+        while size > 0 {
+            let mut at = 0;
+            loop {
+                let parts = parts(&self.plan);
+                let Some(piece) = parts.get(at..) else {
+                    break;
+                };
+                let piece = &piece[..size.min(piece.len())];
+                if piece.is_empty() {
+                    break;
+                }
+                if !self.takes(without(&self.plan, piece)) {
+                    at += size;
+                }
+            }
+            size /= 2;
+        }
+    }
+
+    /// Better weather.
+    fn calm(&mut self) {
+        let changes: [fn(&mut Plan); 4] = [
+            |plan| plan.weather.loss = 0,
+            |plan| plan.weather.duplication = 0,
+            |plan| plan.weather.lateness = 0,
+            |plan| plan.capacity = 1024,
+        ];
+        for change in changes {
+            let mut plan = self.plan.clone();
+            change(&mut plan);
+            self.takes(plan);
+        }
+    }
+
+    /// Programs without anything to do, and blades without programs.
+    fn leave_out_blades(&mut self) {
+        let mut plan = self.plan.clone();
+        plan.programs.retain(|program| !program.ops.is_empty());
+        let last = plan.programs.iter().map(|program| program.blade.get()).max();
+        plan.blades = last.map_or(plan.blades, |last| last + 1);
+        plan.disturbances.retain(|(_, disturbance)| {
+            disturbance.blade().is_none_or(|blade| blade.get() < plan.blades)
+        });
+        self.takes(plan);
+        let mut plan = self.plan.clone();
+        plan.areas.retain(|area| {
+            let mut places = plan.programs.iter().flat_map(|program| &program.ops);
+            places.any(|op| op.is_within(area.region))
+        });
+        if !plan.areas.is_empty() {
+            self.takes(plan);
+        }
+    }
+}
