@@ -316,6 +316,24 @@ fn what_others_answered_counts_though_a_blade_is_sent_away_in_between() {
 }
 
 #[test]
+fn a_merge_reports_what_was_lost_of_either_half() {
+    for written in [page(0), page(2)] {
+        let mut world = World::new(false);
+        world.ask(Request::Split(BASE));
+        world.run();
+        assert_eq!(world.request(0, Want::Acquire, written), Verdict::Fetch);
+        let other = if written == BASE { page(2) } else { BASE };
+        assert_eq!(world.request(1, Want::Read, other), Verdict::Fetch);
+        world.hang.insert(blade(0));
+        world.ask(Request::Merge(BASE));
+        world.run();
+        let lost = world.controller.lost();
+        assert_eq!(lost.len(), 1);
+        assert!(lost[0].region.contains(written), "{lost:?}");
+    }
+}
+
+#[test]
 fn what_a_blade_sent_away_still_operates_is_refused_before_others_have_the_page() {
     let mut world = World::new(false);
     assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);

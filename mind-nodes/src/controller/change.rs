@@ -299,8 +299,11 @@ impl Controller {
                 continue;
             };
             if outcome == Outcome::Changed(Loss::Writes) && changing.change != Change::Free {
+                let region = run.entry.region;
+                // Either half may be the one.
+                let joined = region.whole().filter(|_| changing.change == Change::Merge);
                 self.lost.push(Lost {
-                    region: run.entry.region,
+                    region: joined.unwrap_or(region),
                     with: run.lost_with.or(changing.gone),
                 });
             }
