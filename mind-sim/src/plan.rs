@@ -19,6 +19,9 @@ pub type Image = [u64; WORDS];
 /// Milliseconds, in nanoseconds.
 pub const MILLISECOND: u64 = 1_000_000;
 
+/// A quick thread's pace, in nanoseconds.
+const QUICK: u64 = 50_000;
+
 /// A word in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
@@ -153,6 +156,8 @@ pub struct Plan {
     pub areas: Vec<Area>,
     /// The threads.
     pub programs: Vec<Program>,
+    /// What a thread does between two operations takes at most so long, in nanoseconds.
+    pub pace: u64,
     /// The network.
     pub weather: Weather,
     /// What else happens, and when, in nanoseconds.
@@ -212,6 +217,11 @@ impl Plan {
             },
             areas,
             programs,
+            // Most are busy for as long as things go wrong.
+            pace: match random.u8(0..4) {
+                0 => QUICK,
+                _ => QUICK.max(weather.until / 20),
+            },
             weather,
             disturbances,
             flaw: None,
@@ -242,7 +252,7 @@ fn weather(random: &mut fastrand::Rng) -> Weather {
         loss: up_to(300),
         duplication: up_to(500),
         lateness: up_to(300),
-        latest: u64::from(up_to(5_000)) * 1_000,
+        latest: random.u64(0..=5 * MILLISECOND),
         until,
     }
 }

@@ -14,8 +14,8 @@ use crate::{
     world::{Event, World},
 };
 
-/// What a thread does between two accesses, in nanoseconds.
-const THOUGHT: std::ops::Range<u64> = 100..50_000;
+/// What a thread does between two operations takes at least so long, in nanoseconds.
+const THOUGHT: u64 = 100;
 /// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
 const AFTERMATH: u64 = 6_000_000_000;
 
@@ -96,7 +96,7 @@ impl World<'_> {
 
     fn go_on(&mut self, number: usize) {
         let thread = &mut self.threads[number];
-        let delay = thread.random.u64(THOUGHT);
+        let delay = thread.random.u64(THOUGHT..=self.plan.pace.max(THOUGHT));
         thread.state = State::Ready;
         thread.turn += 1;
         let turn = thread.turn;

@@ -3,7 +3,7 @@
 use mind_sim::{Flaw, plan::Plan, run, shrink};
 
 /// Seeds of a test.
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 5_000;
 
 #[test]
 fn what_is_promised_holds_in_every_seed() {
