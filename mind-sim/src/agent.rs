@@ -184,8 +184,7 @@ impl World<'_> {
     /// A blade fails; the controller finds out, and it comes back.
     pub(crate) fn crash(&mut self, blade: BladeId, noticed: u64, back: u64) {
         if let Some(life) = self.end(blade) {
-            self.queue
-                .after(noticed, Event::Hear(Input::Broken(life)));
+            self.queue.after(noticed, Event::Hear(Input::Broken(life)));
             self.queue.after(back, Event::Begin(blade));
         }
     }
@@ -200,7 +199,9 @@ impl World<'_> {
                 if is_heard(life) {
                     machine.remains = Some((life, dirty));
                 } else {
-                    dirty.into_iter().for_each(|page| self.checker.orphaned(page));
+                    dirty
+                        .into_iter()
+                        .for_each(|page| self.checker.orphaned(page));
                     let cut = What::Cut(Node::Compute(*blade));
                     self.log.push(self.queue.now(), cut);
                 }

@@ -45,8 +45,12 @@ impl Host {
 
     /// Pages with writes that memory may not have.
     pub(crate) fn dirty(&self) -> Vec<Va> {
-        let is_dirty =
-            |page: &Va| matches!(self.blade.page(*page).0, Phase::Modified | Phase::Cleaning { .. });
+        let is_dirty = |page: &Va| {
+            matches!(
+                self.blade.page(*page).0,
+                Phase::Modified | Phase::Cleaning { .. }
+            )
+        };
         self.cache.keys().copied().filter(is_dirty).collect()
     }
 }

@@ -9,10 +9,12 @@
 //! * `world`, `agent`, `thread`: the system,
 //! * `network`, `queue`: cables and the clock,
 //! * `checker`, `quiet`: what must be true, at every load and at the end,
+//! * [`batch`]: many seeds,
 //! * [`shrink`]: cuts a run that fails down,
 //! * `flaw`: nodes that are broken on purpose.
 
 mod agent;
+pub mod batch;
 mod checker;
 mod flaw;
 mod host;

@@ -47,9 +47,8 @@ pub fn shrink(plan: &Plan, failure: &Failure, runs: usize) -> (Plan, Failure) {
 
 fn parts(plan: &Plan) -> Vec<Part> {
     let ops = plan.programs.iter().enumerate();
-    let ops = ops.flat_map(|(number, program)| {
-        (0..program.ops.len()).map(move |op| Part::Op(number, op))
-    });
+    let ops = ops
+        .flat_map(|(number, program)| (0..program.ops.len()).map(move |op| Part::Op(number, op)));
     let disturbances = (0..plan.disturbances.len()).map(Part::Disturbance);
     disturbances.chain(ops).collect()
 }
@@ -135,10 +134,16 @@ impl Search {
     fn leave_out_blades(&mut self) {
         let mut plan = self.plan.clone();
         plan.programs.retain(|program| !program.ops.is_empty());
-        let last = plan.programs.iter().map(|program| program.blade.get()).max();
+        let last = plan
+            .programs
+            .iter()
+            .map(|program| program.blade.get())
+            .max();
         plan.blades = last.map_or(plan.blades, |last| last + 1);
         plan.disturbances.retain(|(_, disturbance)| {
-            disturbance.blade().is_none_or(|blade| blade.get() < plan.blades)
+            disturbance
+                .blade()
+                .is_none_or(|blade| blade.get() < plan.blades)
         });
         self.takes(plan);
         let mut plan = self.plan.clone();

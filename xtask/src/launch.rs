@@ -20,17 +20,28 @@ pub(crate) fn launch(name: &str, args: &[OsString]) -> Result<()> {
     let tools = setup::ensure()?;
     object::build(&tools)?;
 
-    let mut cargo = object::host_cargo();
+    let others = DAEMONS.into_iter().filter(|daemon| *daemon != name);
+    become_program(object::host_cargo(), others.chain([name]), name, args)
+}
+
+/// Builds the package `name`, which needs neither daemons nor the eBPF object, and becomes its program, with `args`.
+/// Does not return if all goes well.
+pub(crate) fn launch_alone(name: &str, args: &[OsString]) -> Result<()> {
+    become_program(object::host_cargo(), [name], name, args)
+}
+
+fn become_program<'a>(
+    mut cargo: Command,
+    packages: impl IntoIterator<Item = &'a str>,
+    name: &str,
+    args: &[OsString],
+) -> Result<()> {
     cargo.args([
         "build",
         "--release",
         "--message-format=json-render-diagnostics",
     ]);
-    for package in DAEMONS
-        .into_iter()
-        .filter(|daemon| *daemon != name)
-        .chain([name])
-    {
+    for package in packages {
         cargo.args(["--package", package]);
     }
     let messages = process::run_for_stdout(cargo.stdin(Stdio::null()))?;

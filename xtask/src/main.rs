@@ -12,6 +12,7 @@ mod load;
 mod object;
 mod process;
 mod setup;
+mod sim;
 mod soak;
 mod test;
 mod toolchain;
@@ -44,6 +45,9 @@ enum Command {
     /// Build the data plane and the controller, optimized, and run them on ports of this host, until Ctrl-C.
     #[command(name = "build-and-load", disable_help_flag = true)]
     Load(load::Args),
+    /// Build the simulator, optimized, and run it: one run of the whole system under a virtual clock for each seed.
+    #[command(disable_help_flag = true)]
+    Sim(sim::Args),
     /// Build everything, optimized, and run blades at full speed for minutes, every path of the switch taken and every
     /// byte checked; fails if anything is wrong, missing or left.
     #[command(disable_help_flag = true)]
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(),
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),

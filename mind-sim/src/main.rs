@@ -1,0 +1,113 @@
+//! `mind-sim`: runs seeds, shows how far it is, and what came of them. A seed that fails is cut
+//! down, and what happened in it printed.
+
+use std::{
+    io::Write as _,
+    num::NonZero,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use mind_sim::{
+    batch::{Batch, run_seeds},
+    plan::Plan,
+    run, shrink,
+};
+use serde_json::json;
+
+/// Runs blades, switch, memory and controller under a virtual clock on a bad network, one run for
+/// each seed, and checks every load.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// How many seeds.
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// How many at the same time; by default one for each processor.
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZero<usize>>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What errors begin with.
+const NAME: &str = "mind-sim";
+/// Runs that cutting down a seed may take.
+const RUNS: usize = 5_000;
+
+fn main() -> ExitCode {
+    mind_cli::exit(NAME, try_main(&Args::parse()))
+}
+
+fn try_main(args: &Args) -> Result<()> {
+    let workers = match args.workers {
+        Some(workers) => workers,
+        None => thread::available_parallelism().context("cannot count processors")?,
+    };
+    let bar = ProgressBar::new(args.seeds);
+    let template = "{wide_bar} {human_pos} of {human_len} seeds, {per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).context("cannot draw a progress bar")?);
+    let began = Instant::now();
+    let batch = run_seeds(args.seed, args.seeds, workers.get(), &|| bar.inc(1));
+    let took = began.elapsed();
+    bar.finish_and_clear();
+    report(&batch, took, args.json)?;
+    let Some((seed, failure)) = batch.failures.first() else {
+        return Ok(());
+    };
+    let (small, failure) = shrink(&Plan::of_seed(*seed), failure, RUNS);
+    let mut out = std::io::stderr().lock();
+    writeln!(out, "seed {seed}, cut down: {failure}\n{small:#?}")?;
+    for record in run(&small, true).records {
+        writeln!(out, "{:>12} {:?}", record.at, record.what)?;
+    }
+    bail!("{} of {} seeds failed", batch.failures.len(), batch.seeds)
+}
+
+fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
+    let seconds = took.as_secs_f64();
+    let virtual_seconds = Duration::from_nanos(batch.virtual_nanos).as_secs_f64();
+    let per_minute = batch.seeds as f64 * 60.0 / seconds;
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let failures: Vec<_> = batch
+            .failures
+            .iter()
+            .map(|(seed, failure)| json!({ "seed": seed, "failure": failure.to_string() }))
+            .collect();
+        let report = json!({
+            "seeds": batch.seeds,
+            "operations": batch.operations,
+            "events": batch.events,
+            "virtual_seconds": virtual_seconds,
+            "real_seconds": seconds,
+            "seeds_per_minute": per_minute,
+            "hash": format!("{:016x}", batch.hash),
+            "failures": failures,
+        });
+        writeln!(out, "{report}")?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{} seeds, {} operations, {} events: {per_minute:.0} seeds a minute, {:.1} s of virtual \
+         time in each real second; hash {:016x}",
+        batch.seeds,
+        batch.operations,
+        batch.events,
+        virtual_seconds / seconds,
+        batch.hash,
+    )?;
+    for (seed, failure) in &batch.failures {
+        writeln!(out, "seed {seed}: {failure}")?;
+    }
+    Ok(())
+}
