@@ -345,8 +345,13 @@ impl World<'_> {
                 let cached = Cached { image, is_writable };
                 host.cache.insert(page.page, cached);
                 if !host.is_cut {
-                    if let Err(wrong) = self.checker.installed(page.page, image) {
-                        self.fail(Failure::Wrong(blade, wrong));
+                    let fails = self.plan.area(page.page).is_some_and(|area| area.fails);
+                    match self.checker.installed(page.page, image) {
+                        Ok(is_older) if is_older && fails => {
+                            self.fail(Failure::Older(blade, page.page));
+                        }
+                        Ok(_) => {}
+                        Err(wrong) => self.fail(Failure::Wrong(blade, wrong)),
                     }
                     self.check_sharing(blade, page.page, writable);
                 }

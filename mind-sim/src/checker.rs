@@ -96,8 +96,8 @@ impl Checker {
         truth.images.push(image);
     }
 
-    /// A blade gets a page.
-    pub(crate) fn installed(&mut self, page: Va, found: Image) -> Result<(), Wrong> {
+    /// A blade gets a page. Whether it is older than what was written last, whose writer is gone.
+    pub(crate) fn installed(&mut self, page: Va, found: Image) -> Result<bool, Wrong> {
         let truth = self.truth(page);
         let is_right = if truth.is_open {
             truth.images.contains(&found)
@@ -116,7 +116,7 @@ impl Checker {
         if is_older {
             self.lost.push(page);
         }
-        Ok(())
+        Ok(is_older)
     }
 
     /// How often the page was written.
@@ -196,11 +196,11 @@ mod tests {
         let mut other = checker.clone();
         checker.orphaned(PAGE);
         assert!(checker.installed(PAGE, first).is_err());
-        assert_eq!(checker.installed(PAGE, second), Ok(()));
+        assert_eq!(checker.installed(PAGE, second), Ok(true));
         assert_eq!(checker.lost(), [PAGE]);
         assert!(checker.installed(PAGE, third).is_err(), "it is settled");
         other.orphaned(PAGE);
-        assert_eq!(other.installed(PAGE, third), Ok(()));
+        assert_eq!(other.installed(PAGE, third), Ok(false));
         assert!(other.lost().is_empty());
     }
 }

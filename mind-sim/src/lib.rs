@@ -51,6 +51,9 @@ pub enum Failure {
         /// Who has it.
         other: BladeId,
     },
+    /// A domain that chose to fail after losses reads what was written before them.
+    #[error("{0} gets {1} without its last writes, though its domain chose to fail then")]
+    Older(BladeId, Va),
     /// A page is sent while programs may write it, or without being there.
     #[error("{0} sends {1}, which is not a copy that stays as it is")]
     Unprotected(BladeId, Va),
