@@ -213,6 +213,16 @@ impl World<'_> {
                 host.is_cut = true;
                 let cut = What::Cut(Node::Compute(*blade));
                 self.log.push(self.queue.now(), cut);
+                // Until it hears of it, its programs go on with what they have: that must be true now.
+                let mut copies = host.cache.iter();
+                let differs = copies.find(|(page, cached)| {
+                    let now = self.checker.now(**page);
+                    now.is_some_and(|now| now != cached.image)
+                });
+                if let Some((page, _)) = differs {
+                    let stale = Failure::Disagrees(blade.to_string(), *page);
+                    self.failure.get_or_insert(stale);
+                }
                 for page in host.dirty() {
                     self.checker.orphaned(page);
                 }

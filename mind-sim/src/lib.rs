@@ -82,7 +82,7 @@ pub enum Failure {
     #[error("{0} has {1}, of which the directory says {2}")]
     Unlisted(BladeId, Va, String),
     /// A copy is not what was written last.
-    #[error("when all is quiet, {0} has another {1} than was written last")]
+    #[error("{0} has another {1} than was written last, when all is quiet or it is cut off")]
     Disagrees(String, Va),
     /// Writes were lost, and nobody was told.
     #[error("writes to {0} are lost, and the controller does not report it")]
