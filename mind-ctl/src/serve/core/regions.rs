@@ -336,6 +336,9 @@ impl Core {
         if is_told {
             let blade = run.lost_with.as_deref().unwrap_or("a blade that is gone");
             let region = run.entry.region;
+            // Either half may be the one.
+            let joined = region.whole().filter(|_| change == Change::Merge);
+            let region = joined.unwrap_or(region);
             match self.policy.note_loss(region, blade) {
                 Some((domain, vma)) => tracing::error!(
                     %region, domain, vma = %vma.va(), area = vma.area, blade,
