@@ -316,6 +316,25 @@ fn what_others_answered_counts_though_a_blade_is_sent_away_in_between() {
 }
 
 #[test]
+fn a_half_that_fails_since_writes_were_lost_fails_after_a_merge_was_tried() {
+    for (lost, other) in [(page(0), page(2)), (page(2), page(0))] {
+        let mut world = World::new(true);
+        world.ask(Request::Split(BASE));
+        world.run();
+        assert_eq!(world.request(0, Want::Acquire, lost), Verdict::Fetch);
+        let gone = world.life(0);
+        world.controller.handle(Input::Broken(gone));
+        world.run();
+        let fails = (State::Held, Some(Was::Lost), 0);
+        assert_eq!(world.word_at(lost), fails);
+        world.ask(Request::Merge(BASE));
+        world.run();
+        assert_eq!(world.word_at(lost), fails);
+        assert_eq!(world.word_at(other), INVALID);
+    }
+}
+
+#[test]
 fn a_merge_reports_what_was_lost_of_either_half() {
     for written in [page(0), page(2)] {
         let mut world = World::new(false);

@@ -475,13 +475,14 @@ pub const fn release(word: Word, state: State, blades: BladeSet) -> Option<Word>
     }
 }
 
-/// What a held region is when it is given back as it was, less the blades that are gone.
+/// What a held region is when it is given back as it was, less the blades that are gone. `None` for
+/// one that has lost writes: it is not given back, whether or not somebody still has copies.
 const fn as_was(word: Word) -> Option<(State, BladeSet)> {
     let blades = word.blades();
-    if blades.is_empty() {
-        return Some((State::Invalid, blades));
-    }
     match word.was() {
+        Some(Was::Invalid | Was::Shared | Was::Modified) if blades.is_empty() => {
+            Some((State::Invalid, blades))
+        }
         Some(Was::Invalid) => Some((State::Invalid, BladeSet::EMPTY)),
         Some(Was::Shared) => Some((State::Shared, blades)),
         Some(Was::Modified) => Some((State::Modified, blades)),
