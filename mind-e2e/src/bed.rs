@@ -12,7 +12,7 @@ use mind_api::{
     message::Status,
     program::{BladeReport, FromBlade, Packets, ToBlade},
 };
-use netns_setup::{Options, Testbed, paths, program::Process, testbed::Guard};
+use netns_setup::{Kind, Options, Testbed, paths, program::Process, testbed::Guard};
 
 use crate::operator::Operator;
 
@@ -88,6 +88,16 @@ impl Bed {
             Some((FromBlade::Report(report), _)) => Ok(*report),
             other => bail!("the agent of {blade} answers with {other:?}"),
         }
+    }
+
+    /// What the agents of all compute blades counted, a line each: for the message of a failure.
+    pub fn reports(&self) -> String {
+        let plan = self.testbed.plan();
+        let lines = plan.of_kind(Kind::Compute).map(|blade| {
+            let report = self.report(&blade.name);
+            format!("{}: {report:?}", blade.name)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Connects an operator to the controller.

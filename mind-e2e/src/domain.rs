@@ -1,6 +1,6 @@
 //! A protection domain of a test's own. It is there as long as this value, whatever becomes of the test's programs.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use netns_setup::Kind;
 
 use crate::{Bed, Program};
@@ -80,7 +80,9 @@ impl<'a> Domain<'a> {
             running.push(self.start(blade, arguments)?);
         }
         running.iter_mut().try_for_each(Program::go)?;
-        running.into_iter().try_for_each(Program::succeed)
+        // What the blades are at while the programs are still there tells a hang from a crawl.
+        let ended = running.iter_mut().try_for_each(Program::succeed);
+        ended.with_context(|| self.bed.reports())
     }
 
     /// Where an area is.

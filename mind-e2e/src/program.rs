@@ -16,6 +16,9 @@ use crate::{Bed, bed, patience};
 /// The executable; what it can do is in `src/program/main.rs`.
 pub const NAME: &str = "mind-e2e-program";
 
+/// How often a program that says how far it is may take the time of one that says nothing.
+const LINES: u32 = 10;
+
 /// A running program.
 #[derive(Debug)]
 pub struct Program {
@@ -23,6 +26,8 @@ pub struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// The last line that was waited for.
+    last: Option<String>,
 }
 
 impl Program {
@@ -62,6 +67,7 @@ impl Program {
             stdin: child.stdin.take(),
             child,
             lines,
+            last: None,
         })
     }
 
@@ -72,7 +78,10 @@ impl Program {
     /// When it ends or says nothing.
     pub fn line(&mut self) -> Result<String> {
         match self.lines.recv_timeout(patience()) {
-            Ok(line) => Ok(line),
+            Ok(line) => {
+                self.last = Some(line.clone());
+                Ok(line)
+            }
             Err(RecvTimeoutError::Timeout) => bail!("{} says nothing", self.name),
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait()?;
@@ -146,19 +155,25 @@ impl Program {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Waits for its end.
+    /// Waits for its end. A program that says how far it is gets more time with each line, within [`LINES`].
     ///
     /// # Errors
     ///
     /// When it does not end.
     pub fn end(&mut self) -> Result<ExitStatus> {
-        let deadline = Instant::now() + patience();
+        let limit = Instant::now() + patience() * LINES;
         // Its output ends with it.
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => println!("{}: {line}", self.name),
-                Err(RecvTimeoutError::Timeout) => bail!("{} does not end", self.name),
+            let left = limit.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(patience())) {
+                Ok(line) => {
+                    println!("{}: {line}", self.name);
+                    self.last = Some(line);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let last = self.last.as_deref().unwrap_or("nothing");
+                    bail!("{} does not end; the last it said is `{last}`", self.name)
+                }
                 Err(RecvTimeoutError::Disconnected) => return Ok(self.child.wait()?),
             }
         }
@@ -169,7 +184,7 @@ impl Program {
     /// # Errors
     ///
     /// When it fails or does not end.
-    pub fn succeed(mut self) -> Result<()> {
+    pub fn succeed(&mut self) -> Result<()> {
         let status = self.end()?;
         ensure!(status.success(), "{} ended with {status}", self.name);
         Ok(())

@@ -122,7 +122,7 @@ fn losses(bed: &Bed) -> Result<()> {
         switch.lose(place, PACKETS)?;
         // Until there was something to lose.
         for _ in 0..50 {
-            for program in load.start(scaled(400))? {
+            for mut program in load.start(scaled(400))? {
                 program.succeed().with_context(|| format!("lost: {name}"))?;
             }
             if switch.to_lose(place)? == 0 {

@@ -128,7 +128,7 @@ impl Crew {
     /// When one of them does not, or not well.
     pub fn dismiss(mut self) -> Result<Vec<String>> {
         self.tell(LEAVE)?;
-        for member in self.members {
+        for mut member in self.members {
             member.program.succeed()?;
         }
         Ok(self.wrong)

@@ -7,6 +7,8 @@
 //! owner can still write back. What the slots cover changes in between ([`Do::Rewire`]), so a packet
 //! that looked up the old region finds a held word, or a later episode.
 
+mod jointly;
+
 use super::{
     machine::Loss,
     word::{State, Was, Word},
@@ -15,6 +17,8 @@ use crate::{
     id::{BladeId, BladeSet},
     serial::Episode,
 };
+
+pub use jointly::{Jointly, jointly};
 
 /// What is to become of a region, or of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -74,8 +74,12 @@ pub fn turns(area: Area, player: u64, players: u64, rounds: u64) -> Result<()> {
     let page = area.page(0);
     for round in 0..rounds {
         let turn = round * players + player;
+        if round % 100 == 0 {
+            println!("turn {turn}");
+        }
+        // There are fewer processors than players: who waits leaves them to the others.
         while page[0].load(Ordering::Acquire) != turn {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
         for (index, word) in page.iter().enumerate() {
             let found = word.load(Ordering::Relaxed);

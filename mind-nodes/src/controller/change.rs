@@ -6,7 +6,7 @@ use mind_common::{
     addr::{Region, Va},
     directory::{
         Word,
-        change::{Change, Do, Outcome, Procedure, Which},
+        change::{Change, Do, Jointly, Outcome, Procedure, Which, jointly},
         machine::Loss,
     },
     id::{BladeId, BladeSet, Connection},
@@ -172,57 +172,37 @@ impl Controller {
         progress
     }
 
-    /// Every run says something that needs more than words: blades first, then memory, then the
-    /// tables once all are ready; then time. What is to be done first.
+    /// Every run says something that needs more than words. What is to be done first.
     fn decide(&mut self, changing: &mut Changing, out: &mut Out) -> Vec<Task> {
         let runs = &changing.runs;
-        let flushing = |run: &&Run| matches!(run.next, Some(Do::Flush { .. }));
-        let waiting: Vec<_> = runs
-            .iter()
-            .filter(flushing)
-            .flat_map(Run::entries)
-            .collect();
-        if !waiting.is_empty() {
-            let asked = runs.iter().filter_map(|run| match run.next {
-                Some(Do::Flush { blades }) => Some(blades),
-                _ => None,
-            });
-            let asked = asked.fold(BladeSet::EMPTY, |all, some| {
-                some.iter().fold(all, BladeSet::with)
-            });
-            self.flush(asked, &waiting, out);
-            changing.stage = Stage::Flushed;
-            return Vec::new();
-        }
-        let fencing = runs.iter().filter(|run| run.next == Some(Do::Fence));
-        let mut regions: Vec<_> = fencing
-            .flat_map(Run::entries)
-            .map(|entry| entry.region)
-            .collect();
-        if !regions.is_empty() {
-            regions.sort_unstable();
-            changing.stage = Stage::Fencing(regions.into());
-            // Buried after this change; nobody gets the regions before its operations are refused.
-            let gone = self.departed.iter().rev().map(|departed| departed.life);
-            return gone.map(Task::FenceBlade).collect();
-        }
-        let is_ready = |run: &Run| matches!(run.next, Some(Do::Rewire { .. } | Do::Done(_)));
-        let second = runs.iter().find_map(|run| match run.next {
-            Some(Do::Rewire { second }) => Some(second),
-            _ => None,
-        });
-        if let Some(second) = second.filter(|_| runs.iter().all(is_ready)) {
-            changing.stage = Stage::Rewiring(rewiring(changing, second));
-            return Vec::new();
-        }
-        let waits = runs.iter().filter_map(|run| match run.next {
-            Some(Do::Wait { until }) => Some(until),
-            _ => None,
-        });
-        if let Some(until) = waits.min() {
-            changing.stage = Stage::Waiting(until);
-        }
-        Vec::new()
+        let entries = |says: fn(&Do) -> bool| {
+            let runs = runs
+                .iter()
+                .filter(move |run| run.next.as_ref().is_some_and(says));
+            runs.flat_map(Run::entries)
+        };
+        let mut first = Vec::new();
+        changing.stage = match jointly(runs.iter().filter_map(|run| run.next)) {
+            Jointly::Flush { blades } => {
+                let regions: Vec<_> = entries(|says| matches!(says, Do::Flush { .. })).collect();
+                self.flush(blades, &regions, out);
+                Stage::Flushed
+            }
+            Jointly::Fence => {
+                // Buried after this change; nobody gets the regions before its operations are
+                // refused.
+                let gone = self.departed.iter().rev().map(|departed| departed.life);
+                first.extend(gone.map(Task::FenceBlade));
+                let fencing = entries(|says| *says == Do::Fence);
+                let mut regions: Vec<_> = fencing.map(|entry| entry.region).collect();
+                regions.sort_unstable();
+                Stage::Fencing(regions.into())
+            }
+            Jointly::Rewire { second } => Stage::Rewiring(rewiring(changing, second)),
+            Jointly::Wait { until } => Stage::Waiting(until),
+            Jointly::Over => return first,
+        };
+        first
     }
 
     /// Has blades write back and drop what they have from the first of the regions to the last.

@@ -10,7 +10,7 @@ use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE, SLICE_SHIFT, Va},
     directory::{
         Word,
-        change::{Change, Do, Outcome, Procedure, Which},
+        change::{Change, Do, Jointly, Outcome, Procedure, Which, jointly},
         machine::Loss,
     },
     id::{BladeId, BladeSet, Connection},
@@ -131,19 +131,16 @@ impl Core {
             for run in &mut runs {
                 run.next = self.proceed(run)?;
             }
-            if self.flush_some(&mut runs).await
-                || self.fence_some(&mut runs).await
-                || self.rewire_all(regions, &mut runs)?
-            {
-                continue;
+            match jointly(runs.iter().map(|run| run.next)) {
+                Jointly::Flush { blades } => self.flush_runs(&mut runs, blades).await,
+                Jointly::Fence => self.fence_runs(&mut runs).await,
+                Jointly::Rewire { second } => self.rewire_runs(regions, &mut runs, second)?,
+                Jointly::Wait { until } => {
+                    let pause = Duration::from_nanos(until.saturating_sub(self.now()));
+                    tokio::time::sleep(pause).await;
+                }
+                Jointly::Over => break,
             }
-            let waits = runs.iter().filter_map(|run| match run.next {
-                Do::Wait { until } => Some(until),
-                _ => None,
-            });
-            let Some(until) = waits.min() else { break };
-            let pause = Duration::from_nanos(until.saturating_sub(self.now()));
-            tokio::time::sleep(pause).await;
         }
         Ok(runs
             .iter()
@@ -175,22 +172,16 @@ impl Core {
         }
     }
 
-    /// Has blades flush what runs wait for. Whether any did.
-    async fn flush_some(&mut self, runs: &mut [Run]) -> bool {
-        let mut asked = BladeSet::EMPTY;
-        for run in runs.iter() {
-            if let Do::Flush { blades } = run.next {
-                asked = blades.iter().fold(asked, BladeSet::with);
-            }
-        }
+    /// Has blades flush what runs wait for.
+    async fn flush_runs(&mut self, runs: &mut [Run], blades: BladeSet) {
         let waiting = runs
             .iter()
             .filter(|run| matches!(run.next, Do::Flush { .. }))
             .flat_map(Run::entries);
         let Some(Span { start, end }) = Span::of(waiting) else {
-            return false;
+            return;
         };
-        for (blade, flushed) in self.flush(asked, start, end).await {
+        for (blade, flushed) in self.flush(blades, start, end).await {
             let orphans = match flushed {
                 Ok(()) => None,
                 Err(failure) => Some(self.expel(blade, &failure)),
@@ -209,7 +200,6 @@ impl Core {
                 }
             }
         }
-        true
     }
 
     /// Has blades write back and drop what they have of a range; what each says.
@@ -260,17 +250,14 @@ impl Core {
         (name, self.depart(Connection { blade, incarnation }))
     }
 
-    /// Has memory fence what runs wait for. Whether any did.
-    async fn fence_some(&mut self, runs: &mut [Run]) -> bool {
+    /// Has memory fence what runs wait for.
+    async fn fence_runs(&mut self, runs: &mut [Run]) {
         let mut regions: Vec<_> = runs
             .iter()
             .filter(|run| run.next == Do::Fence)
             .flat_map(Run::entries)
             .map(|entry| entry.region)
             .collect();
-        if regions.is_empty() {
-            return false;
-        }
         // A blade that was sent away because of this change is buried after it; nobody gets the regions before its
         // operations are refused.
         self.fence_departed().await;
@@ -292,7 +279,6 @@ impl Core {
         for run in runs.iter_mut().filter(|run| run.next == Do::Fence) {
             run.procedure.fenced();
         }
-        true
     }
 
     async fn fence(&self, va: Va, length: u64) -> Result<(), Failure> {
@@ -305,16 +291,13 @@ impl Core {
         agent.order(Command::FencePages { first, count }).await
     }
 
-    /// Changes what slots cover once all words are held. Whether it did.
-    fn rewire_all(&mut self, regions: &Regions, runs: &mut [Run]) -> Result<bool, Failure> {
-        let is_ready = |run: &Run| matches!(run.next, Do::Rewire { .. } | Do::Done(_));
-        let mut words = runs.iter().filter_map(|run| match run.next {
-            Do::Rewire { second } => Some(second),
-            _ => None,
-        });
-        let Some(second) = words.next().filter(|_| runs.iter().all(is_ready)) else {
-            return Ok(false);
-        };
+    /// Changes what slots cover: all words are held.
+    fn rewire_runs(
+        &mut self,
+        regions: &Regions,
+        runs: &mut [Run],
+        second: Word,
+    ) -> Result<(), Failure> {
         for step in &regions.rewire {
             match step {
                 Step::Open(entry) => self.open(entry, second)?,
@@ -324,7 +307,7 @@ impl Core {
         for run in runs {
             run.procedure.rewired();
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reports what was lost. How a change ended.
