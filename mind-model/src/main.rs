@@ -1,6 +1,6 @@
 //! Searches a setting and prints states, depth and time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mind_model::{model::Protocol, setting::Setting};
@@ -45,6 +45,9 @@ struct Options {
     /// States after which the search ends.
     #[arg(long, default_value_t = usize::MAX)]
     states: usize,
+    /// Seconds after which it ends.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
 }
 
 fn main() {
@@ -69,6 +72,7 @@ fn main() {
         .checker()
         .threads(2)
         .target_state_count(options.states)
+        .timeout(Duration::from_secs(options.seconds))
         .spawn_bfs()
         .join();
     println!(

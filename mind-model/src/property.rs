@@ -74,11 +74,27 @@ pub fn directory_agrees(world: &World) -> bool {
                 return copies(world, number).count() == 0;
             };
             copies(world, number).all(|(blade, mapping, _)| {
-                let is_listed =
-                    BladeId::new(blade as u8).is_some_and(|blade| word.blades().contains(blade));
+                let Some(blade) = BladeId::new(blade as u8) else {
+                    return false;
+                };
+                let upgrades =
+                    word.state() == State::SharedToModified && word.requester() == blade;
+                let is_listed = word.blades().contains(blade) || upgrades;
+                // It may be busy for a request that came twice, the second time too late: it stays
+                // so until somebody wants the region.
                 let states: &[State] = match mapping {
-                    Mapping::Writable => &[State::Modified],
-                    _ => &[State::Modified, State::Shared],
+                    Mapping::Writable => &[
+                        State::Modified,
+                        State::ModifiedToShared,
+                        State::ModifiedToModified,
+                    ],
+                    _ => &[
+                        State::Modified,
+                        State::ModifiedToShared,
+                        State::ModifiedToModified,
+                        State::Shared,
+                        State::SharedToModified,
+                    ],
                 };
                 is_listed && states.contains(&word.state())
             })

@@ -168,7 +168,16 @@ impl Blade {
             surrender.toll = Toll::default();
         }
         self.room_at = self.room_at.map(|_| 0);
-        let timers = self.timers.iter().map(|(_, timer)| (0, *timer));
+        // A page that owes nothing does nothing when it is ripe; when it owes something it sets its
+        // timer anew.
+        let owes = |page: &Va| {
+            let entry = self.pages.get(page);
+            entry.is_some_and(|entry| entry.page.owed.is_some())
+        };
+        let timers = self.timers.iter().filter_map(|(_, timer)| match timer {
+            Timer::Ripe(page) if !owes(page) => None,
+            timer => Some((0, *timer)),
+        });
         self.timers = timers.collect();
         self.order.renumber();
         self.holds = Holds::new(self.config.hold);
