@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mind_model::{model::Protocol, setting::Setting};
-use stateright::{Checker, Model};
+use stateright::{Checker, HasDiscoveries, Model, UniformChooser};
 
 /// Searches the protocol's states.
 #[derive(Debug, Parser)]
@@ -48,6 +48,9 @@ struct Options {
     /// Seconds after which it ends.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
+    /// Walks at random, from this seed, instead of searching.
+    #[arg(long)]
+    walk: Option<u64>,
 }
 
 fn main() {
@@ -68,13 +71,22 @@ fn main() {
     budget.splits = options.splits;
     budget.merges = options.merges;
     let began = Instant::now();
-    let checker = Protocol { setting }
+    let builder = Protocol { setting }
         .checker()
         .threads(2)
         .target_state_count(options.states)
-        .timeout(Duration::from_secs(options.seconds))
-        .spawn_bfs()
-        .join();
+        .finish_when(HasDiscoveries::AnyFailures)
+        .timeout(Duration::from_secs(options.seconds));
+    match options.walk {
+        Some(seed) => report(
+            &builder.spawn_simulation(seed, UniformChooser).join(),
+            began,
+        ),
+        None => report(&builder.spawn_bfs().join(), began),
+    }
+}
+
+fn report(checker: &impl Checker<Protocol>, began: Instant) {
     println!(
         "{} distinct states ({} generated), depth {}, {:.1} s",
         checker.unique_state_count(),

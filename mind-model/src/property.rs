@@ -77,8 +77,7 @@ pub fn directory_agrees(world: &World) -> bool {
                 let Some(blade) = BladeId::new(blade as u8) else {
                     return false;
                 };
-                let upgrades =
-                    word.state() == State::SharedToModified && word.requester() == blade;
+                let upgrades = word.state() == State::SharedToModified && word.requester() == blade;
                 let is_listed = word.blades().contains(blade) || upgrades;
                 // It may be busy for a request that came twice, the second time too late: it stays
                 // so until somebody wants the region.
