@@ -535,7 +535,7 @@ fn an_answer_from_before_a_split_counts_for_nothing_after_it() {
         };
         let from = match late.iter().find(suits).map(|packet| packet.body) {
             Some(Body::Answer { invalidation, .. }) => usize::from(invalidation.requester.get()),
-            _ => turn,
+            _ => 2 - turn,
         };
         acquire(&mut world, from, &mut late);
     }
