@@ -202,6 +202,11 @@ impl<P: Content> Memory<P> {
         self.operations.get(&blade).copied().unwrap_or_default()
     }
 
+    /// Puts a compute blade's latest atomic operation there.
+    pub fn set_operation(&mut self, blade: BladeId, operation: Operation) {
+        self.operations.insert(blade, operation);
+    }
+
     /// Puts a page there, with its version.
     pub fn set_page(&mut self, number: u64, page: Page<P>) {
         self.pages.insert(number, page);

@@ -271,6 +271,16 @@ impl<P> Packet<P> {
         }
     }
 
+    /// The page in it, to be changed.
+    pub const fn data_mut(&mut self) -> Option<&mut P> {
+        match &mut self.body {
+            Body::Write { data, .. }
+            | Body::ReadResponse { data, .. }
+            | Body::Forward { data, .. } => Some(data),
+            _ => None,
+        }
+    }
+
     /// The datagram that these bytes are, which were parsed; `content` is what to keep of a page.
     pub fn parsed(
         envelope: Envelope,

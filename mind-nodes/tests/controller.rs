@@ -10,7 +10,7 @@ use mind_common::{
     serial::{Seq, Version},
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
     verdict::Verdict,
-    wire::message::{Atomic, Envelope, PageRequest},
+    wire::message::{Atomic, Envelope, PageRequest, Toll},
 };
 use mind_nodes::{
     Node,
@@ -514,4 +514,82 @@ fn ends_well(world: &World, gone: Connection, request: Request) {
             .iter()
             .all(|blade| world.controller.life(blade) != Some(gone))
     );
+}
+
+/// Blades, one after the other, in no order that comes back soon.
+fn turns() -> impl Iterator<Item = usize> {
+    (0..60usize).map(|turn| (turn * turn / 7 + turn / 5) % 3)
+}
+
+#[test]
+fn an_answer_from_before_a_split_counts_for_nothing_after_it() {
+    let mut world = World::new(false);
+    let (upper, lower) = (page(2), page(0));
+    let lives: Vec<_> = (0..3).map(|number| world.life(number)).collect();
+    let mut late = Vec::new();
+    // Who has it gives it up as soon as it is asked.
+    let acquire = |world: &mut World, from: usize, late: &mut Vec<Packet<u64>>| {
+        let (want, domain) = (Want::Acquire, DOMAIN);
+        let wanted = PageRequest {
+            page: upper,
+            domain,
+        };
+        let handled = world.send(lives[from], Body::Request { want, page: wanted });
+        for (node, packet) in handled.sent {
+            let (Node::Compute(owner), Body::Invalidate(invalidation)) = (node, packet.body) else {
+                continue;
+            };
+            for packet in late.iter() {
+                let port = Node::Compute(blade((packet.envelope.qp & 0xff) as u8));
+                if port == node {
+                    let handled = world.switch.handle(port, *packet);
+                    assert_eq!(
+                        handled.verdict,
+                        Verdict::StaleAnswer,
+                        "{packet:?} counted for {invalidation:?}"
+                    );
+                }
+            }
+            let life = lives[usize::from(owner.get())];
+            let body = Body::Answer {
+                invalidation,
+                toll: Toll::default(),
+                fetch: true,
+            };
+            let verdict = world.send(life, body).verdict;
+            assert_eq!(verdict, Verdict::Fetched);
+            let envelope = Envelope {
+                qp: life.to_qp(),
+                seq: packet.seq(),
+                attempt: 0,
+            };
+            late.push(Packet { envelope, body });
+        }
+    };
+    let mut answers = Vec::new();
+    for from in turns() {
+        acquire(&mut world, from, &mut answers);
+    }
+    late.extend(answers);
+    world.ask(Request::Split(lower));
+    world.run();
+    assert_eq!(world.controller.regions().count(), 2);
+    for turn in turns() {
+        // As it suits an old answer, where there is one of the next episode by the owner.
+        let slot = world.switch.tables().slot(upper).expect("it has a slot");
+        let word = world.switch.slots()[slot].word;
+        let suits = |packet: &&Packet<u64>| {
+            let Body::Answer { invalidation, .. } = packet.body else {
+                return false;
+            };
+            let from = Connection::from_qp(packet.envelope.qp);
+            invalidation.episode == word.episode().next()
+                && from.is_some_and(|life| word.blades().contains(life.blade))
+        };
+        let from = match late.iter().find(suits).map(|packet| packet.body) {
+            Some(Body::Answer { invalidation, .. }) => usize::from(invalidation.requester.get()),
+            _ => 2 - turn,
+        };
+        acquire(&mut world, from, &mut late);
+    }
 }

@@ -117,6 +117,29 @@ impl TwoQueue {
         }
     }
 
+    /// Counts anew, in the same order; for a model checker.
+    #[cfg(feature = "model")]
+    pub fn renumber(&mut self) {
+        let ghosts = core::mem::take(&mut self.ghosts);
+        let is_one =
+            |&(tick, page): &(u64, Va)| self.places.get(&page) == Some(&(Queue::Ghost, tick));
+        let ghosts: VecDeque<_> = ghosts.into_iter().filter(is_one).collect();
+        let recent = core::mem::take(&mut self.recent).into_values();
+        let frequent = core::mem::take(&mut self.frequent).into_values();
+        let queues = [
+            (Queue::Recent, recent.collect::<VecDeque<_>>()),
+            (Queue::Frequent, frequent.collect()),
+            (
+                Queue::Ghost,
+                ghosts.into_iter().map(|(_, page)| page).collect(),
+            ),
+        ];
+        self.clock = 0;
+        for (queue, pages) in queues {
+            pages.into_iter().for_each(|page| self.put(page, queue));
+        }
+    }
+
     /// The first page to go of those that `may_go`.
     pub fn victim(&self, may_go: impl Fn(Va) -> bool) -> Option<Va> {
         let (first, second) = if self.recent.len() > self.recent_limit {

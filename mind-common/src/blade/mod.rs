@@ -20,5 +20,7 @@ pub mod page;
 pub mod retransmission;
 
 pub use incoming::Incoming;
+#[cfg(feature = "model")]
+pub use machine::model;
 pub use machine::{Action, Blade, Config, Counters, Outgoing};
 pub use page::Access;

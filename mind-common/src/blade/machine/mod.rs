@@ -5,9 +5,12 @@
 //! * `requests`: requests and write-backs under way,
 //! * `surrenders`: regions being given up,
 //! * `room`: who waits for room, and which page goes,
-//! * `pages`: what a step of one page has for consequences.
+//! * `pages`: what a step of one page has for consequences,
+//! * `model`: what a model checker needs of it (feature `model`).
 
 mod interface;
+#[cfg(feature = "model")]
+pub mod model;
 mod pages;
 mod requests;
 mod room;

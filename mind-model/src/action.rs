@@ -1,0 +1,183 @@
+//! What can happen in a state.
+
+use mind_common::blade::{
+    Access,
+    model::{Alarm, Lateness},
+};
+use mind_nodes::controller::{Command, Link, Progress};
+
+use crate::world::{Flight, Mapping, World, page};
+
+/// Something that happens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A thread faults.
+    Fault {
+        /// On which blade.
+        blade: usize,
+        /// On which page.
+        page: u8,
+        /// What it wants.
+        access: Access,
+    },
+    /// A thread writes a page that it may write.
+    Store {
+        /// On which blade.
+        blade: usize,
+        /// Which page.
+        page: u8,
+    },
+    /// A packet arrives.
+    Deliver(Flight),
+    /// A packet arrives, and will again.
+    Repeat(Flight),
+    /// A packet is lost.
+    Lose(Flight),
+    /// A blade's timer fires.
+    Fire {
+        /// On which blade.
+        blade: usize,
+        /// Which timer.
+        alarm: Alarm,
+        /// How late.
+        late: Lateness,
+        /// Whether it is early: the answer may still come.
+        is_early: bool,
+    },
+    /// The controller does the next thing.
+    Control,
+    /// Somebody hears what the controller said.
+    Hear(Link, Command),
+    /// A compute blade crashes.
+    Crash(usize),
+    /// Somebody has the region reset.
+    Reset,
+    /// Somebody has it split.
+    Split,
+    /// Somebody has its halves merged.
+    Merge,
+}
+
+/// Lists what can happen in `world`.
+pub fn actions(world: &World, out: &mut Vec<Action>) {
+    if world.violation.is_some() {
+        return;
+    }
+    progress(world, out);
+    let budget = world.budget;
+    for flight in &world.network {
+        if budget.losses > 0 {
+            out.push(Action::Lose(*flight));
+        }
+        if budget.repeats > 0 {
+            out.push(Action::Repeat(*flight));
+        }
+    }
+    let is_still = is_still(world);
+    for (blade, host) in world.hosts.iter().enumerate() {
+        let Some(host) = host else {
+            continue;
+        };
+        for (number, copy) in host.cache.iter().enumerate() {
+            let number = number as u8;
+            let waiting = host.blade.waiting(page(number));
+            let mut fault = |access| {
+                if waiting < Some(access) {
+                    out.push(Action::Fault {
+                        blade,
+                        page: number,
+                        access,
+                    });
+                }
+            };
+            if copy.mapping == Mapping::Absent {
+                fault(Access::Read);
+            }
+            if copy.mapping < Mapping::Writable {
+                fault(Access::Write);
+            }
+            let is_written = world.books[usize::from(number)].writer == Some(blade as u8);
+            if copy.mapping == Mapping::Writable && !is_written {
+                out.push(Action::Store {
+                    blade,
+                    page: number,
+                });
+            }
+        }
+        if budget.early > 0 && !is_still {
+            for alarm in host.blade.alarms() {
+                let late = match alarm {
+                    Alarm::Answer(_) => Lateness::Punctual,
+                    Alarm::Pause(_) => Lateness::Nudging,
+                    Alarm::Ripe(_) | Alarm::Room => continue,
+                };
+                out.push(Action::Fire {
+                    blade,
+                    alarm,
+                    late,
+                    is_early: true,
+                });
+            }
+        }
+        if budget.crashes > 0 {
+            out.push(Action::Crash(blade));
+        }
+    }
+    if budget.resets > 0 {
+        out.push(Action::Reset);
+    }
+    if budget.splits > 0 {
+        out.push(Action::Split);
+    }
+    if budget.merges > 0 {
+        out.push(Action::Merge);
+    }
+}
+
+/// Lists what happens by itself: no fault of the network or a node, no new wish of a program or an
+/// operator.
+pub fn progress(world: &World, out: &mut Vec<Action>) {
+    out.extend(world.network.iter().map(|flight| Action::Deliver(*flight)));
+    let mut heard = Vec::new();
+    for (link, command) in &world.links {
+        if !heard.contains(link) {
+            heard.push(*link);
+            out.push(Action::Hear(*link, *command));
+        }
+    }
+    if can_act(world) {
+        out.push(Action::Control);
+    }
+    let is_still = is_still(world);
+    for (blade, host) in world.hosts.iter().enumerate() {
+        let Some(host) = host else {
+            continue;
+        };
+        for alarm in host.blade.alarms() {
+            let late = match alarm {
+                Alarm::Answer(_) if !is_still => continue,
+                Alarm::Pause(_) if is_still => Lateness::Nudging,
+                _ => Lateness::Punctual,
+            };
+            out.push(Action::Fire {
+                blade,
+                alarm,
+                late,
+                is_early: false,
+            });
+        }
+    }
+}
+
+fn can_act(world: &World) -> bool {
+    let mut controller = world.controller.clone();
+    let mut switch = world.switch.clone();
+    let progress = controller.step(0, &mut switch, &mut Vec::new());
+    progress == Progress::Acted
+}
+
+/// Whether nothing is on its way: what did not come yet does not come any more. An answer is waited
+/// for for longer than packets take.
+fn is_still(world: &World) -> bool {
+    world.network.is_empty() && world.links.is_empty() && !can_act(world)
+}

@@ -1,0 +1,21 @@
+//! The protocol as a model for exhaustive search: the switch, memory and the controller of
+//! `mind-nodes`, the compute blades of `mind-common`, and a network that loses, repeats and reorders
+//! packets, each as often as a budget allows.
+//!
+//! * [`setting`]: what takes part, and how often what goes wrong,
+//! * [`world`]: a state,
+//! * [`action`]: what can happen in it,
+//! * [`step`]: what comes of that,
+//! * [`canonical`]: states that behave alike become equal,
+//! * [`value`]: which of the writes of a page a copy has,
+//! * [`property`]: what must hold,
+//! * [`model`]: all of that for the checker.
+
+pub mod action;
+pub mod canonical;
+pub mod model;
+pub mod property;
+pub mod setting;
+pub mod step;
+pub mod value;
+pub mod world;

@@ -1,0 +1,60 @@
+//! What takes part, and how often what goes wrong.
+
+/// How often something may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// A packet is lost.
+    pub losses: u8,
+    /// A packet is delivered twice.
+    pub repeats: u8,
+    /// A timer fires though the answer may still come.
+    pub early: u8,
+    /// A compute blade crashes.
+    pub crashes: u8,
+    /// Somebody has a region reset.
+    pub resets: u8,
+    /// A region is split.
+    pub splits: u8,
+    /// Two regions are merged.
+    pub merges: u8,
+}
+
+/// A model's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// Compute blades.
+    pub blades: u8,
+    /// Pages that they fault on, from the first of the region on.
+    pub pages: u8,
+    /// The region's order.
+    pub order: u8,
+    /// Slots of the directory.
+    pub slots: usize,
+    /// Pages that a blade has room for.
+    pub capacity: usize,
+    /// Whether a page stays until its timer fires.
+    pub is_held: bool,
+    /// What may go wrong.
+    pub budget: Budget,
+}
+
+impl Setting {
+    /// Two blades and a page; nothing goes wrong.
+    pub const SMALLEST: Self = Self {
+        blades: 2,
+        pages: 1,
+        order: 1,
+        slots: 1,
+        capacity: 2,
+        is_held: false,
+        budget: Budget {
+            losses: 0,
+            repeats: 0,
+            early: 0,
+            crashes: 0,
+            resets: 0,
+            splits: 0,
+            merges: 0,
+        },
+    };
+}

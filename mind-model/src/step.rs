@@ -1,0 +1,418 @@
+//! What comes of an action.
+
+use mind_common::{
+    blade::{self, Access, Outgoing},
+    verdict::Verdict,
+    wire::message::PageRequest,
+};
+use mind_nodes::{
+    Node,
+    controller::{Command, Input, Link, Request},
+    packet::Packet,
+};
+
+use crate::{
+    action::Action,
+    canonical::canonical,
+    property::Violation,
+    value::{Age, Value},
+    world::{Copied, DOMAIN, Flight, MEMORY, Mapping, Way, World, number, page},
+};
+
+/// The state after `action`, in its canonical form; `None` where the action does nothing.
+pub fn step(before: &World, action: &Action) -> Option<World> {
+    let mut world = before.clone();
+    world.act(action);
+    canonical(&mut world);
+    (world != *before).then_some(world)
+}
+
+impl World {
+    fn act(&mut self, action: &Action) {
+        match *action {
+            Action::Fault {
+                blade,
+                page: of,
+                access,
+            } => self.with(blade, None, |blade, out| {
+                let named = PageRequest {
+                    page: page(of),
+                    domain: DOMAIN,
+                };
+                blade.fault(0, named, access, out);
+            }),
+            Action::Store { blade, page } => self.store(blade, page),
+            Action::Deliver(flight) => {
+                self.network.retain(|other| *other != flight);
+                self.deliver(flight);
+            }
+            Action::Repeat(flight) => {
+                self.budget.repeats -= 1;
+                self.deliver(flight);
+            }
+            Action::Lose(flight) => {
+                self.budget.losses -= 1;
+                self.network.retain(|other| *other != flight);
+            }
+            Action::Fire {
+                blade,
+                alarm,
+                late,
+                is_early,
+            } => {
+                self.budget.early -= u8::from(is_early);
+                self.with(blade, None, |blade, out| blade.fire(alarm, late, out));
+            }
+            Action::Control => {
+                let mut out = Vec::new();
+                self.controller.step(0, &mut self.switch, &mut out);
+                self.links.extend(out);
+            }
+            Action::Hear(link, command) => {
+                if let Some(at) = self.links.iter().position(|said| *said == (link, command)) {
+                    self.links.remove(at);
+                }
+                self.hear(link, command);
+            }
+            Action::Crash(blade) => {
+                self.budget.crashes -= 1;
+                if let Some(host) = self.hosts[blade].take() {
+                    let life = host.blade.connection();
+                    self.links.retain(|(link, _)| link.life() != Some(life));
+                    self.controller.handle(Input::Broken(life));
+                }
+            }
+            Action::Reset => {
+                self.budget.resets -= 1;
+                self.ask(Request::Reset(page(0)));
+            }
+            Action::Split => {
+                self.budget.splits -= 1;
+                self.ask(Request::Split(page(0)));
+            }
+            Action::Merge => {
+                self.budget.merges -= 1;
+                self.ask(Request::Merge(page(0)));
+            }
+        }
+    }
+
+    fn deliver(&mut self, flight: Flight) {
+        let Flight { way, packet } = flight;
+        match way {
+            Way::From(port) => self.switched(port, packet),
+            Way::To(Node::Memory(_)) => {
+                let (verdict, answer) = self.memory.handle(packet);
+                match (verdict, packet.data()) {
+                    (Verdict::Stored, Some(data)) => self.stored(*data),
+                    (Verdict::UnexpectedOpcode | Verdict::Invalid | Verdict::OutOfRange, _) => {
+                        self.violate(Violation::Unanswered(verdict));
+                    }
+                    _ => {}
+                }
+                // The switch hands it on without a look at the directory: nothing that happens
+                // between the two could tell.
+                if let Some(answer) = answer {
+                    self.switched(MEMORY, answer);
+                }
+            }
+            Way::To(Node::Compute(to)) => {
+                let data = packet.data().copied();
+                self.with(usize::from(to.get()), data, |blade, out| {
+                    blade.receive_headers(0, &packet.envelope, packet.incoming(), out);
+                });
+            }
+        }
+    }
+
+    fn switched(&mut self, port: Node, packet: Packet<Value>) {
+        let handled = self.switch.handle(port, packet);
+        if is_unexpected(handled.verdict) {
+            self.violate(Violation::Unanswered(handled.verdict));
+        }
+        for (node, packet) in handled.sent {
+            self.send(Way::To(node), packet);
+        }
+    }
+
+    fn send(&mut self, way: Way, packet: Packet<Value>) {
+        self.network.push(Flight { way, packet });
+    }
+
+    fn hear(&mut self, link: Link, command: Command) {
+        match command {
+            Command::Zero { id, first, count } => {
+                self.memory.zero(first, count);
+                self.controller.handle(Input::Answer { id, done: true });
+            }
+            Command::FencePages { id, first, count } => {
+                self.memory.fence(first, count);
+                self.controller.handle(Input::Answer { id, done: true });
+            }
+            Command::FenceBlade { id, life } => {
+                self.memory.fence_blade(life);
+                self.controller.handle(Input::Answer { id, done: true });
+            }
+            Command::Flush { id, start, length } => {
+                if let Some(blade) = self.place_of(link) {
+                    let range = start.0..start.0 + length;
+                    self.with(blade, None, |blade, out| {
+                        blade.flush(0, range, None, u64::from(id), out);
+                    });
+                }
+            }
+            Command::Leave => {
+                if let Some(blade) = self.place_of(link) {
+                    self.hosts[blade] = None;
+                }
+            }
+            Command::Registered | Command::Reply { .. } => {}
+        }
+    }
+
+    fn place_of(&self, link: Link) -> Option<usize> {
+        let life = link.life()?;
+        let is_it = |host: &Option<_>| {
+            let host: &crate::world::Host = host.as_ref()?;
+            (host.blade.connection() == life).then_some(())
+        };
+        self.hosts.iter().position(|host| is_it(host).is_some())
+    }
+
+    /// Has a blade do something, and carries out what it wants done; `data` is the page that came.
+    fn with(
+        &mut self,
+        at: usize,
+        data: Option<Value>,
+        act: impl FnOnce(&mut blade::Blade, &mut Vec<blade::Action>),
+    ) {
+        let Some(Some(host)) = self.hosts.get_mut(at) else {
+            return;
+        };
+        let mut out = Vec::new();
+        act(&mut host.blade, &mut out);
+        for action in out {
+            self.carry_out(at, data, action);
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, data: Option<Value>, action: blade::Action) {
+        let mapping = |writable| {
+            if writable {
+                Mapping::Writable
+            } else {
+                Mapping::Readable
+            }
+        };
+        match action {
+            blade::Action::Send { envelope, message } => {
+                let age = |page: PageRequest| {
+                    let number = number(page.page);
+                    let copy = self.copy(at, number);
+                    Value {
+                        page: number,
+                        age: copy.map_or(Age::Old, |copy| copy.age),
+                    }
+                };
+                let data = match message {
+                    Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => age(page),
+                    Outgoing::Request { .. } | Outgoing::Answer { .. } => Value::default(),
+                };
+                let port = self.hosts[at].as_ref().map(|host| host.blade.connection());
+                if let Some(life) = port {
+                    let packet = Packet::outgoing(envelope, message, || data);
+                    self.send(Way::From(Node::Compute(life.blade)), packet);
+                }
+            }
+            blade::Action::Install { page, writable } => {
+                let number = number(page.page);
+                match data {
+                    Some(data) if data.page == number => {
+                        self.installed(at, data);
+                        let age = self.seen(data).unwrap_or(data.age);
+                        self.put(
+                            at,
+                            number,
+                            Copied {
+                                mapping: mapping(writable),
+                                age,
+                            },
+                        );
+                    }
+                    _ => self.violate(Violation::WrongPage),
+                }
+            }
+            blade::Action::Map { page, writable } => {
+                self.map(at, number(page.page), mapping(writable));
+            }
+            blade::Action::Protect { page } => {
+                self.map(at, number(page.page), Mapping::Readable);
+            }
+            blade::Action::Drop { page } => {
+                self.put(at, number(page.page), Copied::default());
+            }
+            blade::Action::Fail { refusal, .. } => {
+                if self.is_heard(at) {
+                    self.violate(Violation::Refused(refusal));
+                }
+            }
+            blade::Action::Lost { refusal, .. } => {
+                if self.is_heard(at) {
+                    self.violate(Violation::Lost(refusal));
+                }
+            }
+            blade::Action::Appeal { page } => self.ask(Request::Appeal(page.page)),
+            blade::Action::Flushed { token } => {
+                if let Ok(id) = u32::try_from(token) {
+                    self.controller.handle(Input::Answer { id, done: true });
+                }
+            }
+            blade::Action::Served { .. } => {}
+        }
+    }
+
+    fn copy(&self, at: usize, number: u8) -> Option<Copied> {
+        let host = self.hosts.get(at)?.as_ref()?;
+        host.cache.get(usize::from(number)).copied()
+    }
+
+    fn put(&mut self, at: usize, number: u8, copy: Copied) {
+        if let Some(Some(host)) = self.hosts.get_mut(at)
+            && let Some(there) = host.cache.get_mut(usize::from(number))
+        {
+            *there = copy;
+        }
+    }
+
+    fn map(&mut self, at: usize, number: u8, mapping: Mapping) {
+        match self.copy(at, number) {
+            Some(copy) if copy.mapping != Mapping::Absent => {
+                self.put(at, number, Copied { mapping, ..copy });
+            }
+            _ => self.violate(Violation::NoCopy),
+        }
+    }
+
+    // What is known of pages.
+
+    /// Changes how new all bytes of a page are, wherever they are.
+    fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
+        for host in self.hosts.iter_mut().flatten() {
+            if let Some(copy) = host.cache.get_mut(usize::from(page))
+                && copy.mapping != Mapping::Absent
+            {
+                copy.age = change(copy.age);
+            }
+        }
+        for flight in &mut self.network {
+            if let Some(data) = flight.packet.data_mut()
+                && data.page == page
+            {
+                data.age = change(data.age);
+            }
+        }
+        let mut stored = self.memory.page(u64::from(page));
+        stored.data.age = change(stored.data.age);
+        self.memory.set_page(u64::from(page), stored);
+    }
+
+    /// A program writes.
+    fn store(&mut self, at: usize, page: u8) {
+        let Some(book) = self.books.get(usize::from(page)).copied() else {
+            return;
+        };
+        self.age(page, |age| match (age, book.writer) {
+            (Age::Latest, None) => Age::Acknowledged,
+            // The write before is not acknowledged, and this one takes its place.
+            (Age::Latest, Some(_)) => Age::Old,
+            (age, _) => age,
+        });
+        self.put(
+            at,
+            page,
+            Copied {
+                mapping: Mapping::Writable,
+                age: Age::Latest,
+            },
+        );
+        self.books[usize::from(page)].writer = Some(at as u8);
+    }
+
+    /// Memory has a page.
+    fn stored(&mut self, data: Value) {
+        if data.age == Age::Latest {
+            self.acknowledge(data.page);
+        }
+    }
+
+    /// The latest write of a page is acknowledged.
+    fn acknowledge(&mut self, page: u8) {
+        if let Some(book) = self.books.get_mut(usize::from(page))
+            && book.writer.take().is_some()
+        {
+            self.age(page, |age| match age {
+                Age::Acknowledged => Age::Old,
+                age => age,
+            });
+        }
+    }
+
+    /// A copy comes to a blade. Somebody else's latest write is acknowledged by that; one that went
+    /// with its blade is given up when somebody has what was acknowledged before.
+    fn installed(&mut self, at: usize, data: Value) {
+        let writer = self
+            .books
+            .get(usize::from(data.page))
+            .and_then(|book| book.writer);
+        let Some(writer) = writer.map(usize::from) else {
+            return;
+        };
+        if !self.is_heard(at) {
+            return;
+        }
+        match data.age {
+            Age::Latest => self.acknowledge(data.page),
+            Age::Acknowledged if !self.is_heard(writer) => {
+                self.books[usize::from(data.page)].writer = None;
+                self.age(data.page, |age| match age {
+                    Age::Latest | Age::Old => Age::Old,
+                    Age::Acknowledged => Age::Latest,
+                });
+            }
+            Age::Acknowledged | Age::Old => {}
+        }
+    }
+
+    /// How new the bytes in a packet, which is not on its way any more, are after that.
+    fn seen(&self, data: Value) -> Option<Age> {
+        let book = self.books.get(usize::from(data.page))?;
+        (data.age == Age::Acknowledged && book.writer.is_none()).then_some(Age::Latest)
+    }
+
+    fn violate(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+}
+
+/// Verdicts of the switch on packets that a blade never sends, or that it cannot deal with.
+const fn is_unexpected(verdict: Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::UnexpectedOpcode
+            | Verdict::Malformed
+            | Verdict::Internal
+            | Verdict::Invalid
+            | Verdict::NoMemory
+            | Verdict::NoOrigin
+            | Verdict::Protected
+            | Verdict::NotPlaced
+    )
+}
+
+/// What a blade's thread wants, as what programs may do then.
+pub const fn needed(access: Access) -> Mapping {
+    match access {
+        Access::Read => Mapping::Readable,
+        Access::Write => Mapping::Writable,
+    }
+}
