@@ -36,13 +36,6 @@ macro_rules! serial {
                 Self(self.0.wrapping_add(1) & MASK)
             }
 
-            /// The later of the two.
-            #[inline(always)]
-            #[must_use]
-            pub const fn later(self, other: Self) -> Self {
-                if other.is_after(self) { other } else { self }
-            }
-
             /// Whether `self` is later than `other` (and not equal to it).
             #[inline(always)]
             pub const fn is_after(self, other: Self) -> bool {

@@ -245,10 +245,14 @@ fn no_pair_of_state_and_request_is_missing() {
     assert_eq!(covered.len(), State::ALL.len() * WANTS.len() * 2);
 }
 
+/// The slot that all are about.
+const SLOT: u32 = 5;
+
 /// The answer of `from` to the invalidation that `word` is busy with.
 fn answer(word: Word, from: u8) -> Answer {
     Answer {
         from: c(from),
+        slot: SLOT,
         requester: word.requester(),
         episode: word.episode(),
     }
@@ -271,7 +275,7 @@ fn an_answer_strikes_its_blade_off_and_the_last_completes() {
     ];
     for (state, pending, after, verdict) in rows {
         let before = word(state, pending);
-        let got = on_answer(before, answer(before, 2));
+        let got = on_answer(SLOT, before, answer(before, 2));
         assert_eq!((got.next, got.verdict), (after, verdict), "{before:?}");
     }
 }
@@ -284,6 +288,10 @@ fn an_answer_to_anything_else_is_stale_and_changes_nothing() {
         let mut stale = vec![
             Answer {
                 from: c(4),
+                ..current
+            },
+            Answer {
+                slot: SLOT + 1,
                 ..current
             },
             Answer {
@@ -303,7 +311,7 @@ fn an_answer_to_anything_else_is_stale_and_changes_nothing() {
             stale.push(current);
         }
         for answer in stale {
-            let got = on_answer(before, answer);
+            let got = on_answer(SLOT, before, answer);
             assert_eq!(
                 (got.next, got.verdict),
                 (before, AnswerVerdict::Stale),
@@ -316,14 +324,14 @@ fn an_answer_to_anything_else_is_stale_and_changes_nothing() {
 #[test]
 fn a_repeated_answer_is_stale() {
     let before = word(State::SharedToModified, &[2, 3]);
-    let once = on_answer(before, answer(before, 2)).next;
+    let once = on_answer(SLOT, before, answer(before, 2)).next;
     assert_eq!(
-        on_answer(once, answer(before, 2)).verdict,
+        on_answer(SLOT, once, answer(before, 2)).verdict,
         AnswerVerdict::Stale
     );
-    let done = on_answer(once, answer(before, 3)).next;
+    let done = on_answer(SLOT, once, answer(before, 3)).next;
     assert_eq!(
-        on_answer(done, answer(before, 3)).verdict,
+        on_answer(SLOT, done, answer(before, 3)).verdict,
         AnswerVerdict::Stale
     );
 }
@@ -403,7 +411,7 @@ fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
     let before = word(State::ModifiedToModified, &[2]);
     let late = answer(before, 2);
     let held = seize(before, set(&[2])).expect("a busy word can be seized");
-    assert_eq!(on_answer(held, late).verdict, AnswerVerdict::Stale);
+    assert_eq!(on_answer(SLOT, held, late).verdict, AnswerVerdict::Stale);
     let free = release(held, State::Modified, set(&[2])).expect("a held word can be released");
     let request = Request {
         from: before.requester(),
@@ -412,7 +420,7 @@ fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
     };
     let again = on_request(free, request).next;
     assert_eq!(again.state(), State::ModifiedToModified);
-    assert_eq!(on_answer(again, late).verdict, AnswerVerdict::Stale);
+    assert_eq!(on_answer(SLOT, again, late).verdict, AnswerVerdict::Stale);
 }
 
 #[test]

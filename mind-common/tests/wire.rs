@@ -89,15 +89,17 @@ fn invalidation() -> impl Strategy<Value = Invalidation> {
         0..WINDOW_SIZE,
         0u8..=9,
         any::<u32>(),
+        any::<u32>(),
         0u8..32,
         target,
         supply,
     )
-        .prop_map(|(offset, order, episode, requester, target, supply)| {
+        .prop_map(|(offset, order, slot, episode, requester, target, supply)| {
             let page = Va(WINDOW_BASE + offset).page();
             Invalidation {
                 page,
                 region: Region::containing(page, order).expect("orders up to 9 are regions'"),
+                slot,
                 episode: Episode::new(episode),
                 requester: BladeId::new(requester).expect("below 32"),
                 target,

@@ -235,6 +235,7 @@ fn invalidation() -> Invalidation {
     Invalidation {
         page: PAGE,
         region: Region::containing(PAGE, 2).expect("order 2"),
+        slot: 1,
         episode: Word::default().episode(),
         requester: life(0).blade,
         target: Target::Invalid,

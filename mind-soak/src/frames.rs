@@ -134,6 +134,7 @@ impl Cast {
         Invalidation {
             page,
             region: Region::containing(page, 0).expect("a page is a region"),
+            slot: 0,
             episode: Episode::new(0),
             requester: self.number,
             target: Target::Invalid,

@@ -368,11 +368,6 @@ impl Procedure {
     /// The word of a split's second slot, which belonged to nobody until now.
     const fn upper(&self, first: Word, second: Word) -> Word {
         match first.was() {
-            // After the episodes of both: an answer to an invalidation of the whole region that comes
-            // late must not count for one of the half.
-            Some(was) if first.episode().is_after(second.episode()) => {
-                first.held(was, first.blades())
-            }
             Some(was) => second.held(was, first.blades()),
             None => second,
         }

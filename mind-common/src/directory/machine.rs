@@ -247,7 +247,9 @@ pub struct Answer {
     pub from: BladeId,
     /// Who wanted the region.
     pub requester: BladeId,
-    /// Which invalidation is answered.
+    /// The slot whose invalidation is answered.
+    pub slot: u32,
+    /// Which of its invalidations.
     pub episode: Episode,
 }
 
@@ -397,12 +399,15 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
     }
 }
 
-/// A blade's answer to an INVALIDATE.
+/// A blade's answer to an INVALIDATE, where this is the page's slot now and its word. Episodes are a
+/// slot's own: without its number, an answer from before a split or a merge could count for another
+/// slot's invalidation.
 #[inline(always)]
-pub const fn on_answer(word: Word, answer: Answer) -> Transition<AnswerVerdict> {
+pub const fn on_answer(slot: u32, word: Word, answer: Answer) -> Transition<AnswerVerdict> {
     let state = word.state();
     let pending = word.blades();
     let current = state.is_busy()
+        && slot == answer.slot
         && word.requester().get() == answer.requester.get()
         && word.episode().get() == answer.episode.get()
         && pending.contains(answer.from);

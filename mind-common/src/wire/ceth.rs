@@ -21,7 +21,7 @@ use crate::{
 pub struct Ceth {
     /// Address of the page that the requester wants, a multiple of the page size.
     pub va: U64,
-    /// Which invalidation of the region this is: an [`Episode`], 24 bits.
+    /// Which invalidation of the slot this is: an [`Episode`], 24 bits.
     pub episode: U32,
     /// Blades that are still to answer, one bit each.
     pub pending: U32,
@@ -39,8 +39,9 @@ pub struct Ceth {
     pub dropped: U16,
     /// Answers: pages that had to be written back.
     pub flushed: U16,
-    /// 0.
-    pub reserved: U32,
+    /// Number of the directory's slot that counts the episodes. A page's region changes its slot when
+    /// regions are split or merged, or mapped anew.
+    pub slot: U32,
 }
 
 /// An invalidation, as the header says it.
@@ -50,7 +51,9 @@ pub struct Invalidation {
     pub page: Va,
     /// The region to give up, which `page` is in.
     pub region: Region,
-    /// Which invalidation of the region this is.
+    /// The directory's slot that the region had when it was asked for.
+    pub slot: u32,
+    /// Which invalidation of that slot this is.
     pub episode: Episode,
     /// The blade that wants the page.
     pub requester: BladeId,
@@ -75,7 +78,7 @@ impl Ceth {
             supply: invalidation.supply as u8,
             dropped: U16::ZERO,
             flushed: U16::ZERO,
-            reserved: U32::ZERO,
+            slot: U32::new(invalidation.slot),
         }
     }
 
@@ -94,6 +97,7 @@ impl Ceth {
         Ok(Invalidation {
             page,
             region: Region::containing(page, self.order).ok_or(Malformed::Field("order"))?,
+            slot: self.slot.get(),
             episode: Episode::new(self.episode.get()),
             requester: BladeId::new(self.requester).ok_or(Malformed::Field("requester"))?,
             target: Target::from_u8(self.target).ok_or(Malformed::Field("target"))?,
@@ -118,6 +122,7 @@ mod tests {
         Invalidation {
             page,
             region: Region::containing(page, 2).expect("order 2 is a region's"),
+            slot: 0x0405_0607,
             episode: Episode::new(0x01_0203),
             requester: BladeId::new(3).expect("3 is a blade"),
             target: Target::Shared,
@@ -136,7 +141,7 @@ mod tests {
                 0x80, 0, 0, 1, // pending
                 0, 0, 0, 0, // version
                 2, 3, 1, 2, // order, requester, target, supply
-                0, 0, 0, 0, 0, 0, 0, 0, // dropped, flushed, reserved
+                0, 0, 0, 0, 4, 5, 6, 7, // dropped, flushed, slot
             ]
         );
         assert_eq!(ceth.invalidation(), Ok(example()));

@@ -224,10 +224,13 @@ impl Scene {
 
     fn answer(&mut self, slot: usize, from: BladeId) {
         let word = self.words[slot];
+        let number = slot as u32;
         let step = on_answer(
+            number,
             word,
             Answer {
                 from,
+                slot: number,
                 requester: word.requester(),
                 episode: word.episode(),
             },

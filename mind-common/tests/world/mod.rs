@@ -557,6 +557,7 @@ impl World {
         let invalidation = Invalidation {
             page,
             region,
+            slot: number(region),
             episode: order.episode,
             requester: order.requester,
             target: order.target,
@@ -584,11 +585,12 @@ impl World {
         let answer = Answer {
             from,
             requester: invalidation.requester,
+            slot: invalidation.slot,
             episode: invalidation.episode,
         };
-        let (_, slot) = self.slot(invalidation.page);
+        let (region, slot) = self.slot(invalidation.page);
         let before = slot.word;
-        let transition = on_answer(before, answer);
+        let transition = on_answer(number(region), before, answer);
         slot.word = transition.next;
         if transition.verdict != AnswerVerdict::Complete {
             return;
@@ -652,4 +654,9 @@ impl World {
             other => unreachable!("no switch sends memory {:?}", other.opcode()),
         }
     }
+}
+
+/// The number of a region's slot, which never changes here.
+fn number(region: Region) -> u32 {
+    (region.base().0 >> 12) as u32
 }

@@ -90,29 +90,33 @@ pub fn domain(random: &mut fastrand::Rng) -> DomainId {
     ))
 }
 
-/// An invalidation: mostly the one that `word` says, if it says one.
+/// An invalidation: mostly the one that a page's slot says, if it says one.
 fn invalidation(
     random: &mut fastrand::Rng,
-    word_of: impl Fn(Va) -> Option<(Word, Region)>,
+    slot_of: impl Fn(Va) -> Option<(u32, Word, Region)>,
 ) -> Invalidation {
     let target = one_of(random, &[Target::Invalid, Target::Shared]);
     let supply = one_of(random, &[Supply::Grant, Supply::Fetch, Supply::Forward]);
     let mut wanted = address(random);
     for _ in 0..8 {
-        if word_of(wanted).is_some_and(|(word, _)| word.state().is_busy()) {
+        if slot_of(wanted).is_some_and(|(_, word, _)| word.state().is_busy()) {
             break;
         }
         wanted = address(random);
     }
     let any = random.u8(..=MAX_REGION_ORDER);
-    let known = word_of(wanted).filter(|_| !once_in(random, 6));
-    let (requester, episode, order) = match known {
-        Some((word, region)) => (word.requester(), word.episode(), region.order()),
-        None => (some_blade(random), episode(random), any),
+    let known = slot_of(wanted).filter(|_| !once_in(random, 6));
+    let (slot, requester, episode, order) = match known {
+        Some((slot, word, region)) => {
+            let slot = slot + u32::from(once_in(random, 16));
+            (slot, word.requester(), word.episode(), region.order())
+        }
+        None => (random.u32(..4), some_blade(random), episode(random), any),
     };
     Invalidation {
         page: wanted,
         region: Region::containing(wanted, order).expect("an order of a region"),
+        slot,
         episode,
         requester,
         target,
@@ -134,10 +138,10 @@ pub fn atomic(random: &mut fastrand::Rng) -> Atomic {
     }
 }
 
-/// A message: of any kind, where `word_of` says what the slot of a page holds.
+/// A message: of any kind, where `slot_of` says which slot a page has and what it holds.
 pub fn body(
     random: &mut fastrand::Rng,
-    word_of: impl Fn(Va) -> Option<(Word, Region)>,
+    slot_of: impl Fn(Va) -> Option<(u32, Word, Region)>,
 ) -> Body<Bytes> {
     let toll = Toll {
         dropped: random.u16(..),
@@ -172,12 +176,12 @@ pub fn body(
             }
         }
         20..26 => Body::Answer {
-            invalidation: invalidation(random, word_of),
+            invalidation: invalidation(random, slot_of),
             toll,
             fetch: random.bool(),
         },
         26..29 => Body::Forward {
-            invalidation: invalidation(random, word_of),
+            invalidation: invalidation(random, slot_of),
             toll,
             version,
             data: Bytes::drawn(random),
@@ -191,9 +195,9 @@ pub fn body(
             syndrome,
             original: random.u64(..),
         },
-        32 => Body::Invalidate(invalidation(random, word_of)),
+        32 => Body::Invalidate(invalidation(random, slot_of)),
         _ => Body::FanOut {
-            invalidation: invalidation(random, word_of),
+            invalidation: invalidation(random, slot_of),
             pending: BladeSet::EMPTY,
         },
     }

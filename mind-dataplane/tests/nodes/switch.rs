@@ -377,11 +377,13 @@ impl Pair {
 
     fn draw(&mut self, port: u8) -> Packet<Bytes> {
         let model = &self.model;
-        let word_of = |va: Va| {
-            let slot = &model.slots()[model.tables().slot(va)?];
-            slot.region.map(|region| (slot.word, region))
+        let slot_of = |va: Va| {
+            let index = model.tables().slot(va)?;
+            let slot = &model.slots()[index];
+            slot.region
+                .map(|region| (index as u32 + 1, slot.word, region))
         };
-        let body = draw::body(&mut self.random, word_of);
+        let body = draw::body(&mut self.random, slot_of);
         let own = match model.tables().ports.get(&Self::node(port)) {
             Some(Port::Compute(life)) => life.to_qp(),
             _ => {

@@ -169,6 +169,7 @@ pub fn invalidation(requester: u8, episode: u32, target: Target, supply: Supply)
     Invalidation {
         page: PAGE,
         region: Region::containing(PAGE, 2).expect("order 2 is a region's"),
+        slot: SLOT,
         episode: Episode::new(episode),
         requester: blade(requester),
         target,

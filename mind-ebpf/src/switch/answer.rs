@@ -51,6 +51,7 @@ impl Passage<'_> {
         let answer = Answer {
             from: self.from,
             requester: invalidation.requester,
+            slot: invalidation.slot,
             episode: invalidation.episode,
         };
         let toll = Toll {

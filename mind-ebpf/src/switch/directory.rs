@@ -28,7 +28,10 @@ use crate::{
 /// A slot of the directory: a pointer into its map, where other processors and the controller
 /// work at the same time.
 #[derive(Clone, Copy)]
-pub struct SlotRef(*mut Slot);
+pub struct SlotRef {
+    at: *mut Slot,
+    number: u32,
+}
 
 /// The slot of the page at `va`.
 #[inline(always)]
@@ -42,7 +45,8 @@ pub fn find(va: Va) -> Option<SlotRef> {
     if number == 0 {
         return None;
     }
-    maps::SLOTS.get_ptr_mut(number).map(SlotRef)
+    let at = maps::SLOTS.get_ptr_mut(number)?;
+    Some(SlotRef { at, number })
 }
 
 /// How current what slots remember is. The number is read first: whatever is known of the tries
@@ -61,6 +65,12 @@ pub fn generation() -> Option<Generation> {
 }
 
 impl SlotRef {
+    /// Its number in the map.
+    #[inline(always)]
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+
     /// Whether the slot remembers that `domain` may do `class` with `va`, and where it is kept if
     /// it remembers that as well.
     ///
@@ -71,8 +81,8 @@ impl SlotRef {
         // SAFETY: the pointer is a lookup's.
         let memo = unsafe {
             Memo {
-                permit: atomics::load(&raw const (*self.0).permit),
-                place: atomics::load(&raw const (*self.0).place),
+                permit: atomics::load(&raw const (*self.at).permit),
+                place: atomics::load(&raw const (*self.at).place),
             }
         };
         self.region(va)?;
@@ -95,8 +105,8 @@ impl SlotRef {
             // SAFETY: the pointer is a lookup's. The place goes first, as whoever believes the
             // permit reads it.
             unsafe {
-                (&raw mut (*self.0).place).write_volatile(memo.place);
-                (&raw mut (*self.0).permit).write_volatile(memo.permit);
+                (&raw mut (*self.at).place).write_volatile(memo.place);
+                (&raw mut (*self.at).permit).write_volatile(memo.permit);
             }
         }
     }
@@ -104,39 +114,39 @@ impl SlotRef {
     #[inline(always)]
     fn word(self) -> Word {
         // SAFETY: the pointer is a lookup's.
-        Word::from_raw(unsafe { atomics::load(&raw const (*self.0).word) })
+        Word::from_raw(unsafe { atomics::load(&raw const (*self.at).word) })
     }
 
     #[inline(always)]
     fn swap_word(self, old: Word, new: Word) -> bool {
         // SAFETY: the pointer is a lookup's.
-        unsafe { atomics::swap(&raw mut (*self.0).word, old.raw(), new.raw()) }
+        unsafe { atomics::swap(&raw mut (*self.at).word, old.raw(), new.raw()) }
     }
 
     #[inline(always)]
     fn queue(self) -> Queue {
         // SAFETY: the pointer is a lookup's.
-        Queue::from_raw(unsafe { atomics::load(&raw const (*self.0).queue) })
+        Queue::from_raw(unsafe { atomics::load(&raw const (*self.at).queue) })
     }
 
     /// A hint: where somebody else has changed it meanwhile, this change is lost.
     #[inline(always)]
     fn swap_queue(self, old: Queue, new: Queue) {
         // SAFETY: the pointer is a lookup's.
-        let _ = unsafe { atomics::swap(&raw mut (*self.0).queue, old.raw(), new.raw()) };
+        let _ = unsafe { atomics::swap(&raw mut (*self.at).queue, old.raw(), new.raw()) };
     }
 
     /// The slot's region, if `va` is in it.
     #[inline(always)]
     pub fn region(self, va: Va) -> Option<Region> {
         // SAFETY: the pointer is a lookup's.
-        Slot::region_with(unsafe { atomics::load(&raw const (*self.0).region) }, va)
+        Slot::region_with(unsafe { atomics::load(&raw const (*self.at).region) }, va)
     }
 
     #[inline(always)]
     fn origin(self) -> Origin {
         // SAFETY: the pointer is a lookup's.
-        Origin::from_raw(unsafe { atomics::load(&raw const (*self.0).origin) })
+        Origin::from_raw(unsafe { atomics::load(&raw const (*self.at).origin) })
     }
 
     /// A request for the page at `va`: what to do, its region, and the path if it is granted.
@@ -166,7 +176,7 @@ impl SlotRef {
             if self.region(va).is_none() {
                 return Err(stop!(StaleAnswer));
             }
-            let step = on_answer(word, answer);
+            let step = on_answer(self.number, word, answer);
             if matches!(step.verdict, AnswerVerdict::Stale) {
                 return Err(stop!(StaleAnswer));
             }
@@ -215,7 +225,7 @@ impl SlotRef {
         }
         self.note(Origin::new(order.episode, seq, page));
         // SAFETY: the pointer is a lookup's.
-        unsafe { atomics::add(&raw mut (*self.0).invalidations, 1) };
+        unsafe { atomics::add(&raw mut (*self.at).invalidations, 1) };
         Ok((seq, page))
     }
 
@@ -226,7 +236,7 @@ impl SlotRef {
         for _ in atomics::tries() {
             let there = self.origin();
             // SAFETY: the pointer is a lookup's.
-            let at = unsafe { &raw mut (*self.0).origin };
+            let at = unsafe { &raw mut (*self.at).origin };
             // SAFETY: as above.
             if !origin.replaces(there) || unsafe { atomics::swap(at, there.raw(), origin.raw()) } {
                 return;
@@ -239,7 +249,7 @@ impl SlotRef {
     pub fn touch(self) {
         // SAFETY: the pointer is a lookup's. Not atomic: a hint, on the fast path.
         unsafe {
-            let at = &raw mut (*self.0).accesses;
+            let at = &raw mut (*self.at).accesses;
             at.write_volatile(at.read_volatile().wrapping_add(1));
         }
     }
@@ -249,10 +259,10 @@ impl SlotRef {
         // SAFETY: the pointer is a lookup's.
         unsafe {
             if toll.dropped != 0 {
-                atomics::add(&raw mut (*self.0).dropped, toll.dropped as u32);
+                atomics::add(&raw mut (*self.at).dropped, toll.dropped as u32);
             }
             if toll.flushed != 0 {
-                atomics::add(&raw mut (*self.0).flushed, toll.flushed as u32);
+                atomics::add(&raw mut (*self.at).flushed, toll.flushed as u32);
             }
         }
     }

@@ -98,6 +98,7 @@ impl Passage<'_> {
         let invalidation = Invalidation {
             page,
             region,
+            slot: slot.number(),
             episode: order.episode,
             requester: order.requester,
             target: order.target,

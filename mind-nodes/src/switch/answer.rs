@@ -11,6 +11,7 @@ use mind_common::{
 use super::{
     Exit, Left, Staged, Switch,
     request::{acknowledgement, fetch},
+    slot::number,
 };
 use crate::{Node, packet::Packet};
 
@@ -36,9 +37,10 @@ impl Switch {
         let answer = Answer {
             from,
             requester: invalidation.requester,
+            slot: invalidation.slot,
             episode: invalidation.episode,
         };
-        let step = on_answer(slot.word, answer);
+        let step = on_answer(number(index), slot.word, answer);
         let path = Path::between(slot.word, step.next);
         slot.word = step.next;
         match step.verdict {

@@ -211,11 +211,11 @@ impl Switch {
         }
     }
 
-    /// The free slot at `index` becomes `region`'s, with that word, in an episode after that of the
-    /// word and the slot's own: as the controller opens it.
+    /// The free slot at `index` becomes `region`'s, with that word, next episode: as the controller
+    /// opens it.
     pub fn open(&mut self, index: usize, region: Region, word: Word) {
         if let Some(slot) = self.slots.get_mut(index) {
-            let episode = word.episode().later(slot.word.episode()).next();
+            let episode = slot.word.episode().next();
             *slot = Slot {
                 word: Word::new(word.state(), word.requester(), episode, word.blades()),
                 // Of this episode, so that those to come replace it.

@@ -11,7 +11,7 @@ use mind_common::{
     wire::{Bth, Invalidation, Opcode, Syndrome, message::PageRequest},
 };
 
-use super::{Exit, Left, Place, Staged, Switch};
+use super::{Exit, Left, Place, Staged, Switch, slot::number};
 use crate::{
     Node,
     packet::{Body, Packet},
@@ -135,6 +135,7 @@ impl Switch {
         let invalidation = Invalidation {
             page,
             region,
+            slot: number(index),
             episode: order.episode,
             requester: order.requester,
             target: order.target,

@@ -21,6 +21,11 @@ pub struct Slot {
     pub region: Option<Region>,
 }
 
+/// The number that packets have for the slot at `index`. In the real table, 0 is none.
+pub(super) const fn number(index: usize) -> u32 {
+    index as u32 + 1
+}
+
 impl Slot {
     /// The slot's region, if `va` is in it.
     pub(super) fn region_with(&self, va: Va) -> Option<Region> {

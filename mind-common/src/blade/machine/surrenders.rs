@@ -71,7 +71,7 @@ impl Blade {
     ) {
         let known = self.surrenders.iter().any(|surrender| {
             matches!(surrender.source, Source::Directory(_, other)
-                if other.region == invalidation.region
+                if other.slot == invalidation.slot
                     && other.requester == invalidation.requester
                     && other.episode == invalidation.episode)
         });

@@ -75,14 +75,13 @@ impl Core {
         }
     }
 
-    /// The free slot becomes a region's, with that word, in an episode after that of the word and the
-    /// slot's own.
+    /// The free slot becomes a region's, with that word, next episode.
     pub(super) fn open(&self, entry: &Entry, word: Word) -> Result<(), Failure> {
         let directory = self.switch.directory();
         let slot = directory
             .slot(index(entry))
             .map_err(|error| broken(&error))?;
-        let episode = word.episode().later(slot.word().episode()).next();
+        let episode = slot.word().episode().next();
         let word = Word::new(word.state(), word.requester(), episode, word.blades());
         let mut fresh = Slot::new(word, entry.region);
         // Of this episode, so that those to come replace it.
