@@ -94,18 +94,20 @@ fn invalidation() -> impl Strategy<Value = Invalidation> {
         target,
         supply,
     )
-        .prop_map(|(offset, order, slot, episode, requester, target, supply)| {
-            let page = Va(WINDOW_BASE + offset).page();
-            Invalidation {
-                page,
-                region: Region::containing(page, order).expect("orders up to 9 are regions'"),
-                slot,
-                episode: Episode::new(episode),
-                requester: BladeId::new(requester).expect("below 32"),
-                target,
-                supply,
-            }
-        })
+        .prop_map(
+            |(offset, order, slot, episode, requester, target, supply)| {
+                let page = Va(WINDOW_BASE + offset).page();
+                Invalidation {
+                    page,
+                    region: Region::containing(page, order).expect("orders up to 9 are regions'"),
+                    slot,
+                    episode: Episode::new(episode),
+                    requester: BladeId::new(requester).expect("below 32"),
+                    target,
+                    supply,
+                }
+            },
+        )
 }
 
 fn shape() -> impl Strategy<Value = Shape> {

@@ -19,7 +19,7 @@ use crate::{
 const LAST_SHIFT: u32 = 32;
 const PASSED_SHIFT: u32 = 40;
 /// How many are sent away because of one turn, for each that waits.
-const PATIENCE: u32 = if cfg!(feature = "model") { 1 } else { 4 };
+const PATIENCE: u32 = 4;
 
 /// Who waits for a region, in 64 bits:
 ///

@@ -6,7 +6,7 @@ use mind_common::{
     addr::{PAGE_SIZE, Va},
     id::{BladeId, DomainId},
     memo::Kept,
-    table::{Peer, Protection, ProtectionKey, Translation, TranslationKey},
+    table::{Peer, Protection, ProtectionKey, Slot, Translation, TranslationKey},
     wire::Reth,
 };
 
@@ -77,15 +77,19 @@ pub fn admit(slot: Option<SlotRef>, domain: DomainId, va: Va, class: u32) -> Sta
     {
         return Ok(kept);
     }
-    // Generation, region, tries, in this order (see `mind_common::memo`).
+    // Generation, region, tries, in this order (see `mind_common::memo`). The region as it stands,
+    // since an `Option` of it is compiled to a register that nothing was written to where there is
+    // none, which the verifier refuses once it is put on the stack.
     let generation = directory::generation();
-    let region = slot.and_then(|slot| slot.region(va));
+    let region = slot.map_or(0, SlotRef::raw_region);
     let protection = protection(domain, va).ok_or(stop!(Protected))?;
     if !protection.permission.allows(class) {
         return Err(stop!(Protected));
     }
     let translation = translation(va);
-    if let (Some(slot), Some(generation), Some(region)) = (slot, generation, region) {
+    if let (Some(slot), Some(generation)) = (slot, generation)
+        && let Some(region) = Slot::region_with(region, va)
+    {
         slot.remember(&generation, region, domain, protection, translation);
     }
     Ok(translation.map(|entry| Kept {

@@ -47,7 +47,8 @@ impl Passage<'_> {
             Supply::Fetch => Some(admission::translate(invalidation.page).ok_or(stop!(DeadBlade))?),
             Supply::Grant | Supply::Forward => None,
         };
-        let slot = directory::find(invalidation.page).ok_or(stop!(StaleAnswer))?;
+        let number = directory::number(invalidation.page);
+        let slot = directory::slot(number).ok_or(stop!(StaleAnswer))?;
         let answer = Answer {
             from: self.from,
             requester: invalidation.requester,
@@ -58,7 +59,7 @@ impl Passage<'_> {
             dropped: ceth.dropped.get(),
             flushed: ceth.flushed.get(),
         };
-        let (verdict, path) = slot.answer(invalidation.page, answer, toll)?;
+        let (verdict, path) = slot.answer(number, invalidation.page, answer, toll)?;
         match verdict {
             AnswerVerdict::Stale => Err(stop!(StaleAnswer)),
             AnswerVerdict::Counted => Err(stop!(Counted)),

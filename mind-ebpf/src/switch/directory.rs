@@ -28,25 +28,39 @@ use crate::{
 /// A slot of the directory: a pointer into its map, where other processors and the controller
 /// work at the same time.
 #[derive(Clone, Copy)]
-pub struct SlotRef {
-    at: *mut Slot,
-    number: u32,
-}
+pub struct SlotRef(*mut Slot);
 
 /// The slot of the page at `va`.
 #[inline(always)]
 pub fn find(va: Va) -> Option<SlotRef> {
+    slot(number(va))
+}
+
+/// The number of that slot in its map; 0, which is nobody's, if there is none.
+///
+/// Apart from the slot, and not optional: a number beside the pointer in one `Option` is compiled
+/// to a register that nothing was written to where there is none, which the verifier refuses.
+#[inline(always)]
+pub fn number(va: Va) -> u32 {
     let block = va.block();
     // SAFETY: the value is one aligned word, which is replaced at once if at all.
-    let index = unsafe { maps::BLOCKS.get(&block) }?;
-    let table = maps::TABLES.get_ptr(*index)?;
+    let Some(index) = (unsafe { maps::BLOCKS.get(&block) }) else {
+        return 0;
+    };
+    let Some(table) = maps::TABLES.get_ptr(*index) else {
+        return 0;
+    };
     // SAFETY: the pointer is a lookup's, and a page's place in its block is below their number.
-    let number = unsafe { atomics::load((&raw const (*table)[0]).add(va.page_in_block())) };
+    unsafe { atomics::load((&raw const (*table)[0]).add(va.page_in_block())) }
+}
+
+/// The slot of that number.
+#[inline(always)]
+pub fn slot(number: u32) -> Option<SlotRef> {
     if number == 0 {
         return None;
     }
-    let at = maps::SLOTS.get_ptr_mut(number)?;
-    Some(SlotRef { at, number })
+    maps::SLOTS.get_ptr_mut(number).map(SlotRef)
 }
 
 /// How current what slots remember is. The number is read first: whatever is known of the tries
@@ -65,12 +79,6 @@ pub fn generation() -> Option<Generation> {
 }
 
 impl SlotRef {
-    /// Its number in the map.
-    #[inline(always)]
-    pub const fn number(self) -> u32 {
-        self.number
-    }
-
     /// Whether the slot remembers that `domain` may do `class` with `va`, and where it is kept if
     /// it remembers that as well.
     ///
@@ -81,8 +89,8 @@ impl SlotRef {
         // SAFETY: the pointer is a lookup's.
         let memo = unsafe {
             Memo {
-                permit: atomics::load(&raw const (*self.at).permit),
-                place: atomics::load(&raw const (*self.at).place),
+                permit: atomics::load(&raw const (*self.0).permit),
+                place: atomics::load(&raw const (*self.0).place),
             }
         };
         self.region(va)?;
@@ -105,8 +113,8 @@ impl SlotRef {
             // SAFETY: the pointer is a lookup's. The place goes first, as whoever believes the
             // permit reads it.
             unsafe {
-                (&raw mut (*self.at).place).write_volatile(memo.place);
-                (&raw mut (*self.at).permit).write_volatile(memo.permit);
+                (&raw mut (*self.0).place).write_volatile(memo.place);
+                (&raw mut (*self.0).permit).write_volatile(memo.permit);
             }
         }
     }
@@ -114,39 +122,45 @@ impl SlotRef {
     #[inline(always)]
     fn word(self) -> Word {
         // SAFETY: the pointer is a lookup's.
-        Word::from_raw(unsafe { atomics::load(&raw const (*self.at).word) })
+        Word::from_raw(unsafe { atomics::load(&raw const (*self.0).word) })
     }
 
     #[inline(always)]
     fn swap_word(self, old: Word, new: Word) -> bool {
         // SAFETY: the pointer is a lookup's.
-        unsafe { atomics::swap(&raw mut (*self.at).word, old.raw(), new.raw()) }
+        unsafe { atomics::swap(&raw mut (*self.0).word, old.raw(), new.raw()) }
     }
 
     #[inline(always)]
     fn queue(self) -> Queue {
         // SAFETY: the pointer is a lookup's.
-        Queue::from_raw(unsafe { atomics::load(&raw const (*self.at).queue) })
+        Queue::from_raw(unsafe { atomics::load(&raw const (*self.0).queue) })
     }
 
     /// A hint: where somebody else has changed it meanwhile, this change is lost.
     #[inline(always)]
     fn swap_queue(self, old: Queue, new: Queue) {
         // SAFETY: the pointer is a lookup's.
-        let _ = unsafe { atomics::swap(&raw mut (*self.at).queue, old.raw(), new.raw()) };
+        let _ = unsafe { atomics::swap(&raw mut (*self.0).queue, old.raw(), new.raw()) };
     }
 
     /// The slot's region, if `va` is in it.
     #[inline(always)]
     pub fn region(self, va: Va) -> Option<Region> {
+        Slot::region_with(self.raw_region(), va)
+    }
+
+    /// The slot's region as it stands there.
+    #[inline(always)]
+    pub fn raw_region(self) -> u64 {
         // SAFETY: the pointer is a lookup's.
-        Slot::region_with(unsafe { atomics::load(&raw const (*self.at).region) }, va)
+        unsafe { atomics::load(&raw const (*self.0).region) }
     }
 
     #[inline(always)]
     fn origin(self) -> Origin {
         // SAFETY: the pointer is a lookup's.
-        Origin::from_raw(unsafe { atomics::load(&raw const (*self.at).origin) })
+        Origin::from_raw(unsafe { atomics::load(&raw const (*self.0).origin) })
     }
 
     /// A request for the page at `va`: what to do, its region, and the path if it is granted.
@@ -167,16 +181,22 @@ impl SlotRef {
         Err(stop!(Contended))
     }
 
-    /// An answer to an invalidation for the page at `va`, and what it cost the blade: what to do,
-    /// and the path if it was the last.
+    /// An answer to an invalidation for the page at `va`, whose slot this is, of number `number`,
+    /// and what it cost the blade: what to do, and the path if it was the last.
     #[inline(always)]
-    pub fn answer(self, va: Va, answer: Answer, toll: Toll) -> Staged<(AnswerVerdict, Path)> {
+    pub fn answer(
+        self,
+        number: u32,
+        va: Va,
+        answer: Answer,
+        toll: Toll,
+    ) -> Staged<(AnswerVerdict, Path)> {
         for _ in atomics::tries() {
             let word = self.word();
             if self.region(va).is_none() {
                 return Err(stop!(StaleAnswer));
             }
-            let step = on_answer(self.number, word, answer);
+            let step = on_answer(number, word, answer);
             if matches!(step.verdict, AnswerVerdict::Stale) {
                 return Err(stop!(StaleAnswer));
             }
@@ -225,7 +245,7 @@ impl SlotRef {
         }
         self.note(Origin::new(order.episode, seq, page));
         // SAFETY: the pointer is a lookup's.
-        unsafe { atomics::add(&raw mut (*self.at).invalidations, 1) };
+        unsafe { atomics::add(&raw mut (*self.0).invalidations, 1) };
         Ok((seq, page))
     }
 
@@ -236,7 +256,7 @@ impl SlotRef {
         for _ in atomics::tries() {
             let there = self.origin();
             // SAFETY: the pointer is a lookup's.
-            let at = unsafe { &raw mut (*self.at).origin };
+            let at = unsafe { &raw mut (*self.0).origin };
             // SAFETY: as above.
             if !origin.replaces(there) || unsafe { atomics::swap(at, there.raw(), origin.raw()) } {
                 return;
@@ -249,7 +269,7 @@ impl SlotRef {
     pub fn touch(self) {
         // SAFETY: the pointer is a lookup's. Not atomic: a hint, on the fast path.
         unsafe {
-            let at = &raw mut (*self.at).accesses;
+            let at = &raw mut (*self.0).accesses;
             at.write_volatile(at.read_volatile().wrapping_add(1));
         }
     }
@@ -259,10 +279,10 @@ impl SlotRef {
         // SAFETY: the pointer is a lookup's.
         unsafe {
             if toll.dropped != 0 {
-                atomics::add(&raw mut (*self.at).dropped, toll.dropped as u32);
+                atomics::add(&raw mut (*self.0).dropped, toll.dropped as u32);
             }
             if toll.flushed != 0 {
-                atomics::add(&raw mut (*self.at).flushed, toll.flushed as u32);
+                atomics::add(&raw mut (*self.0).flushed, toll.flushed as u32);
             }
         }
     }

@@ -43,7 +43,8 @@ impl Passage<'_> {
         let domain = reth.domain();
         admission::placed(self.from, domain)?;
         // Before anything is said of the directory: what is denied is denied, slot or not.
-        let slot = directory::find(page);
+        let number = directory::number(page);
+        let slot = directory::slot(number);
         let kept = admission::admit(slot, domain, page, class)?;
         // Before the word changes: a page that nobody can supply must not be given away.
         let place = match want {
@@ -68,7 +69,9 @@ impl Passage<'_> {
                 slot.touch();
                 self.grant(path)
             }
-            RequestVerdict::Invalidate(order) => self.invalidate(slot, region, page, &order),
+            RequestVerdict::Invalidate(order) => {
+                self.invalidate(slot, number, region, page, &order)
+            }
             RequestVerdict::Refuse(refusal) => Err(Stop::directory(refusal)),
         }
     }
@@ -93,12 +96,19 @@ impl Passage<'_> {
     /// Becomes the INVALIDATE: to one blade from here, to several by way of TC, since XDP can
     /// send a frame only once.
     #[inline(always)]
-    fn invalidate(&mut self, slot: SlotRef, region: Region, page: Va, order: &Order) -> Staged {
+    fn invalidate(
+        &mut self,
+        slot: SlotRef,
+        number: u32,
+        region: Region,
+        page: Va,
+        order: &Order,
+    ) -> Staged {
         let (seq, page) = slot.origin_of(order, region, page, self.frame.bth.seq())?;
         let invalidation = Invalidation {
             page,
             region,
-            slot: slot.number(),
+            slot: number,
             episode: order.episode,
             requester: order.requester,
             target: order.target,
