@@ -291,6 +291,9 @@ impl Scene {
             Do::Swap { slot, old, new } => {
                 let slot = slot as usize;
                 if self.words[slot] == old {
+                    // Whose users chose to be told of a loss get nothing of it before it is freed.
+                    let stays = matches!(new.was(), Some(Was::Lost)) || new.state() == State::Free;
+                    assert!(old.was() != Some(Was::Lost) || stays, "{new:?} in {self:?}");
                     self.words[slot] = new;
                 }
             }
