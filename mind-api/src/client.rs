@@ -8,20 +8,22 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
+use tokio_util::either::Either;
 
 use crate::VERSION;
+use crate::endpoint::Endpoint;
 use crate::errno::Failure;
 use crate::frame;
-use crate::message::{Command, Frame, Hello, Reply, Request};
+use crate::message::{Command, Frame, Hello, Reply, Report, Request};
 
 /// Commands that may wait for the agent before the connection stops being read.
 const WAITING_COMMANDS: usize = 64;
 
-type Connection = Framed<TcpStream, LengthDelimitedCodec>;
+type Connection = Framed<Either<TcpStream, UnixStream>, LengthDelimitedCodec>;
 
 /// Why a call brought no reply.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +32,10 @@ pub enum ClientError {
     #[error(transparent)]
     Refused(#[from] Failure),
     /// The connection does not come about.
-    #[error("cannot connect to the controller at {address}")]
+    #[error("cannot connect to the controller at {endpoint}")]
     Connect {
         /// Where it should be.
-        address: String,
+        endpoint: Endpoint,
         /// The reason.
         #[source]
         source: io::Error,
@@ -75,19 +77,15 @@ impl Client {
     ///
     /// When there is no controller, or it refuses.
     pub async fn connect(
-        address: impl ToSocketAddrs + std::fmt::Display,
+        endpoint: impl Into<Endpoint>,
         name: &str,
         limit: Duration,
     ) -> Result<(Self, mpsc::Receiver<Order>), ClientError> {
-        let text = address.to_string();
-        let connected = timeout(limit, TcpStream::connect(address)).await;
+        let endpoint = endpoint.into();
+        let connected = timeout(limit, open(&endpoint)).await;
         let stream = connected
             .map_err(|_| ClientError::Late(limit))?
-            .map_err(|source| ClientError::Connect {
-                address: text,
-                source,
-            })?;
-        frame::prepare(&stream).map_err(lost)?;
+            .map_err(|source| ClientError::Connect { endpoint, source })?;
         let mut connection = frame::framed(stream);
         timeout(limit, greet(&mut connection, name))
             .await
@@ -114,17 +112,26 @@ impl Client {
     ///
     /// The controller's refusal; or that no answer came, when it is not known whether the request was carried out.
     pub async fn call(&self, body: Request) -> Result<Reply, ClientError> {
+        self.call_within(body, self.limit).await
+    }
+
+    /// The same, with a limit of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_within(&self, body: Request, limit: Duration) -> Result<Reply, ClientError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         lock(&self.answers).insert(id, sender);
-        let result = timeout(self.limit, async {
+        let result = timeout(limit, async {
             let frame = Frame::Request { id, body };
             self.outgoing.send(frame).await.map_err(lost)?;
             answer.await.map_err(lost)
         })
         .await;
         lock(&self.answers).remove(&id);
-        Ok(result.map_err(|_| ClientError::Late(self.limit))???)
+        Ok(result.map_err(|_| ClientError::Late(limit))???)
     }
 
     /// Answers a command.
@@ -132,9 +139,20 @@ impl Client {
     /// # Errors
     ///
     /// When the connection is lost.
-    pub async fn carried(&self, id: u64, body: Result<(), Failure>) -> Result<(), ClientError> {
+    pub async fn carried(&self, id: u64, body: Result<Report, Failure>) -> Result<(), ClientError> {
         let frame = Frame::Carried { id, body };
         self.outgoing.send(frame).await.map_err(lost)
+    }
+}
+
+async fn open(endpoint: &Endpoint) -> io::Result<Either<TcpStream, UnixStream>> {
+    match endpoint {
+        Endpoint::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            frame::prepare(&stream)?;
+            Ok(Either::Left(stream))
+        }
+        Endpoint::Unix(path) => UnixStream::connect(path).await.map(Either::Right),
     }
 }
 
@@ -229,12 +247,20 @@ mod tests {
             .unwrap();
     }
 
+    fn at(listener: &TcpListener) -> Endpoint {
+        listener.local_addr().unwrap().to_string().parse().unwrap()
+    }
+
+    async fn accepted(listener: &TcpListener) -> Connection {
+        frame::framed(Either::Left(listener.accept().await.unwrap().0))
+    }
+
     /// A listener, and a client of it that was welcomed.
     async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<Order>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let client = tokio::spawn(Client::connect(address, "test", limit));
-        let mut connection = frame::framed(listener.accept().await.unwrap().0);
+        let endpoint = at(&listener);
+        let client = tokio::spawn(Client::connect(endpoint, "test", limit));
+        let mut connection = accepted(&listener).await;
         assert!(matches!(take(&mut connection).await, Frame::Hello(hello) if hello.name == "test"));
         give(
             &mut connection,
@@ -319,23 +345,32 @@ mod tests {
                 command: body
             }
         );
-        client.carried(order.id, Ok(())).await.unwrap();
+        client.carried(order.id, Ok(Report::Done)).await.unwrap();
         let answer = take(&mut connection).await;
         assert_eq!(
             answer,
             Frame::Carried {
                 id: 9,
-                body: Ok(())
+                body: Ok(Report::Done)
             }
+        );
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_is_not_there_is_named() {
+        let endpoint = Endpoint::Unix("/nowhere/mind-ctl.sock".into());
+        let error = Client::connect(endpoint, "test", LIMIT).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot connect to the controller at /nowhere/mind-ctl.sock"
         );
     }
 
     #[tokio::test]
     async fn another_version_is_refused_by_name() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let client = tokio::spawn(Client::connect(address, "test", LIMIT));
-        let mut connection = frame::framed(listener.accept().await.unwrap().0);
+        let client = tokio::spawn(Client::connect(at(&listener), "test", LIMIT));
+        let mut connection = accepted(&listener).await;
         take(&mut connection).await;
         give(&mut connection, Frame::Welcome(Welcome { version: 99 })).await;
         let error = client.await.unwrap().unwrap_err();

@@ -9,7 +9,8 @@ use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
 use crate::message::Frame;
 
-/// Longest frame in bytes. A status of 64 blades and thousands of domains fits; garbage is refused early.
+/// Longest frame in bytes. A status of 64 blades and thousands of domains fits, longer lists come in parts; garbage is
+/// refused early.
 pub const MAX_LENGTH: usize = 1 << 20;
 
 /// How long a silent connection is trusted, and how long until it is asked again whether it is there.
@@ -72,7 +73,7 @@ pub fn decode(bytes: &[u8]) -> io::Result<Frame> {
 mod tests {
     use super::*;
     use crate::errno::{Errno, Failure};
-    use crate::message::{Access, Command, Hello, Reply, Request};
+    use crate::message::{Access, Command, Hello, Reply, Report, Request};
 
     #[test]
     fn a_frame_reads_as_people_would_write_it() {
@@ -120,7 +121,7 @@ mod tests {
             },
             Frame::Carried {
                 id: 2,
-                body: Ok(()),
+                body: Ok(Report::Done),
             },
         ] {
             let bytes = encode(&frame).unwrap();

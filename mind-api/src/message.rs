@@ -1,11 +1,13 @@
 //! What is said. Addresses are global virtual addresses and lengths are bytes, unless a name says pages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Failure;
+use crate::operator::{Check, RegionOrder, RegionStatus, Status, VmaStatus};
+use crate::program::BladeReport;
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,8 +198,30 @@ pub enum Request {
         /// What.
         change: RegionChange,
     },
-    /// Everything that the controller knows; answered by [`Reply::Status`].
+    /// Blades, domains and ports; answered by [`Reply::Status`].
     Status,
+    /// Waits until a blade is ready behind every port of the switch.
+    AwaitBlades,
+    /// By an operator on the switch: vmas; answered by [`Reply::Vmas`].
+    ListVmas {
+        /// Those at this address and above.
+        from: u64,
+    },
+    /// By an operator on the switch: regions; answered by [`Reply::Regions`].
+    ListRegions {
+        /// Those in this range of addresses: its first.
+        from: u64,
+        /// And the one after its last.
+        to: u64,
+        /// In which order; only by address are there more after those that one answer has.
+        order: RegionOrder,
+        /// At most so many.
+        limit: u32,
+    },
+    /// By an operator on the switch: what compute blades count; answered by [`Reply::Caches`].
+    ListCaches,
+    /// By an operator on the switch: whether books, tables and blades agree; answered by [`Reply::Checked`].
+    Check,
 }
 
 /// The controller's answers.
@@ -242,6 +266,27 @@ pub enum Reply {
     },
     /// What there is.
     Status(Status),
+    /// Vmas, by address.
+    Vmas {
+        /// As many as one answer takes.
+        vmas: Vec<VmaStatus>,
+        /// Where the rest begins, if there is more.
+        next: Option<u64>,
+    },
+    /// Regions, in the order that was asked for.
+    Regions {
+        /// As many as one answer takes.
+        regions: Vec<RegionStatus>,
+        /// Where the rest begins, if there is more.
+        next: Option<u64>,
+    },
+    /// What compute blades count, by their names.
+    Caches {
+        /// Those that answered.
+        caches: BTreeMap<String, BladeReport>,
+    },
+    /// What a check found.
+    Checked(Check),
 }
 
 /// What the controller asks of an agent.
@@ -277,92 +322,35 @@ pub enum Command {
         /// Bytes.
         length: u64,
     },
+    /// Answer with who you think you are: [`Report::Identity`].
+    Identify,
+    /// A compute blade: answer with what you count: [`Report::Cache`].
+    CountCache,
 }
 
-/// The state of the system.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Blades, compute before memory.
-    pub blades: Vec<BladeStatus>,
-    /// Protection domains.
-    pub domains: Vec<DomainStatus>,
-    /// Directory slots in use.
-    pub slots_used: u32,
-    /// Directory slots there are.
-    pub slots: u32,
-    /// The switch's ports.
-    #[serde(default)]
-    pub ports: Vec<PortStatus>,
-}
-
-/// A port of the switch.
+/// What an agent answers to a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortStatus {
-    /// Its interface.
-    pub interface: String,
-    /// The name of the blade behind it, if one has registered.
-    pub blade: Option<String>,
-    /// Packets that came in there, by what became of them.
-    pub packets: BTreeMap<String, u64>,
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// It is done.
+    Done,
+    /// Who it is.
+    Identity(Identity),
+    /// What a compute blade counts.
+    Cache(Box<BladeReport>),
 }
 
-/// A blade's state.
+/// Who an agent thinks it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BladeStatus {
-    /// What it is for.
-    pub kind: BladeKind,
-    /// Its number among those.
+pub struct Identity {
+    /// Its number among the blades of its kind.
     pub number: u8,
-    /// Its name.
-    pub name: String,
-    /// Its address.
-    pub address: Ipv4Addr,
     /// Which life of it this is.
     pub incarnation: u16,
-    /// Whether its connection is there.
-    pub connected: bool,
-    /// Pages that it offers or caches at most.
+    /// Pages that it offers, that it caches at most.
     pub pages: u64,
-    /// Pages of it that are allocated; 0 for a compute blade.
-    pub allocated: u64,
-}
-
-/// A domain's state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DomainStatus {
-    /// Its number.
-    pub domain: u32,
-    /// Its name.
-    pub name: String,
-    /// Its processes on all blades.
-    pub processes: u32,
-    /// Its vmas.
-    pub vmas: u32,
-    /// Their bytes.
-    pub bytes: u64,
-    /// What its readers see when writes are lost.
-    #[serde(default)]
-    pub on_loss: OnLoss,
-    /// Vmas of which writes were lost.
-    #[serde(default)]
-    pub losses: Vec<LossStatus>,
-}
-
-/// What a vma has lost with blades that are gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LossStatus {
-    /// Where the vma begins.
-    pub va: u64,
-    /// Its bytes.
-    pub length: u64,
-    /// The name of the area that it is, if it has one.
-    pub area: Option<String>,
-    /// Regions with writes that were not in memory yet; one that was hit again counts again.
-    pub regions: u64,
-    /// The first address of the last one.
-    pub last: u64,
-    /// The name of the blade that took it along.
-    pub blade: String,
+    /// The processes that run on it, by domain; none on a memory blade.
+    pub processes: BTreeSet<(u32, i32)>,
 }
 
 /// One frame on a connection, in either direction.
@@ -401,6 +389,6 @@ pub enum Frame {
         /// The command's.
         id: u64,
         /// Done, or why not.
-        body: Result<(), Failure>,
+        body: Result<Report, Failure>,
     },
 }

@@ -9,7 +9,8 @@ mod memory;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use mind_cli::manual;
 
 /// The agent of a compute blade or a memory blade. It runs until SIGTERM.
 #[derive(Parser)]
@@ -25,6 +26,10 @@ enum Role {
     Compute(compute::Args),
     /// Offer memory of this host.
     Memory(memory::Args),
+    /// Print what a shell needs to complete this command line.
+    Completions(manual::Completions),
+    /// Write manual pages of this program and its verbs.
+    Man(manual::Man),
 }
 
 /// What both take.
@@ -60,6 +65,8 @@ fn run(role: Role) -> Result<()> {
     let result = match role {
         Role::Compute(args) => runtime.block_on(compute::run(args)),
         Role::Memory(args) => runtime.block_on(memory::run(args)),
+        Role::Completions(args) => args.print(Cli::command()),
+        Role::Man(args) => args.write(Cli::command()),
     };
     // Whatever still runs ends with the process; some of it waits for an engine that does not end.
     runtime.shutdown_background();

@@ -1,10 +1,13 @@
 //! The agent of a memory blade: allocates the pages, loads the program that serves them, and
 //! zeroes them when the controller gives them to somebody. The data path is the program's alone.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context as _, Result};
-use mind_api::{Command, Errno, Failure, message::BladeKind};
+use mind_api::{
+    Command, Errno, Failure,
+    message::{BladeKind, Identity, Report},
+};
 use mind_common::{addr::PAGE_SIZE, id::Connection};
 use mind_dataplane::{MemoryLimits, Responder, Store, attach};
 
@@ -86,7 +89,14 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                     return end.await;
                 };
                 let store = responder.open_store()?;
-                let result = tokio::task::spawn_blocking(move || carry_out(&store, &order.command))
+                let identity = Identity {
+                    number: registered.number,
+                    incarnation: registered.incarnation,
+                    pages,
+                    processes: BTreeSet::new(),
+                };
+                let work = move || carry_out(&store, identity, &order.command);
+                let result = tokio::task::spawn_blocking(work)
                     .await
                     .context("zeroing pages failed")?;
                 if registered.client.carried(order.id, result).await.is_err() {
@@ -97,7 +107,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }
 }
 
-fn carry_out(store: &Store, command: &Command) -> Result<(), Failure> {
+fn carry_out(store: &Store, identity: Identity, command: &Command) -> Result<Report, Failure> {
     let invalid = |message: String| Failure::new(Errno::EINVAL, message);
     let number = |number: u64| {
         let message = format!("there is no page {number}");
@@ -113,9 +123,12 @@ fn carry_out(store: &Store, command: &Command) -> Result<(), Failure> {
             store.fence_blade(life);
             Ok(())
         }
-        Command::FlushRange { .. } | Command::Leave => {
+        Command::Identify => return Ok(Report::Identity(identity)),
+        Command::FlushRange { .. } | Command::CountCache | Command::Leave => {
             return Err(Failure::new(Errno::ENOSYS, "a memory blade caches nothing"));
         }
     };
-    result.map_err(|error| invalid(error.to_string()))
+    result
+        .map(|()| Report::Done)
+        .map_err(|error| invalid(error.to_string()))
 }

@@ -1,6 +1,8 @@
 //! What the command lines of the daemons and tools have in common: where the log goes, how an error ends the program,
 //! how sizes are written.
 
+pub mod manual;
+
 use std::{io::IsTerminal as _, process::ExitCode};
 
 pub use tracing_subscriber::filter::LevelFilter;

@@ -164,6 +164,12 @@ pub struct Prefix {
     pub shift: u32,
 }
 
+impl core::fmt::Display for Prefix {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}+{}K", self.base, (1u64 << self.shift) >> 10)
+    }
+}
+
 impl Prefix {
     /// Leading bits of an address that must match, of 64.
     pub const fn length(self) -> u32 {

@@ -78,6 +78,13 @@ impl BladeSet {
         Self(self.0 & !(1 << blade.0))
     }
 
+    /// Those of these that are not among `others`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn minus(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
     /// Whether `blade` is one of these.
     #[inline(always)]
     pub const fn contains(self, blade: BladeId) -> bool {

@@ -216,6 +216,22 @@ impl ProtectionKey {
     pub const fn prefix_len(shift: u32) -> u32 {
         Self::BITS - (shift - PAGE_SHIFT)
     }
+
+    /// The domain.
+    pub const fn domain(&self) -> DomainId {
+        DomainId((self.domain_and_page.get() >> u32::BITS) as u32)
+    }
+
+    /// The address.
+    pub const fn va(&self) -> Va {
+        let page = self.domain_and_page.get() as u32;
+        Va(WINDOW_BASE + ((page as u64) << PAGE_SHIFT))
+    }
+
+    /// log2 of the bytes that an entry of that prefix length is for.
+    pub const fn shift(prefix_len: u32) -> u32 {
+        Self::BITS.saturating_sub(prefix_len) + PAGE_SHIFT
+    }
 }
 
 const _: () = assert!(crate::addr::WINDOW_SIZE >> PAGE_SHIFT == 1 << u32::BITS);
@@ -243,6 +259,11 @@ impl TranslationKey {
     /// Prefix length of an entry for 2^`shift` bytes.
     pub const fn prefix_len(shift: u32) -> u32 {
         Self::BITS - shift
+    }
+
+    /// log2 of the bytes that an entry of that prefix length is for.
+    pub const fn shift(prefix_len: u32) -> u32 {
+        Self::BITS.saturating_sub(prefix_len)
     }
 }
 
@@ -344,6 +365,14 @@ impl Slot {
     /// A region as a slot holds it.
     pub const fn pack(region: Region) -> u64 {
         region.base().0 | region.order() as u64
+    }
+
+    /// The region that a slot holds as `raw`; `None` for none, and for what [`pack`](Self::pack) does not yield.
+    pub const fn unpack(raw: u64) -> Option<Region> {
+        match raw {
+            0 => None,
+            _ => Self::region_with(raw, Va(raw & !REGION_ORDER_MASK)),
+        }
     }
 
     /// The region that a slot holds as `raw`, if `va` is in it.
@@ -489,9 +518,33 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_tries_are_read_as_they_were_written() {
+        let (domain, va) = (
+            DomainId(0x0102_0304),
+            Va(WINDOW_BASE + WINDOW_SIZE - 0x2000),
+        );
+        let key = ProtectionKey::new(domain, va);
+        assert_eq!((key.domain(), key.va()), (domain, va));
+        for shift in PAGE_SHIFT..40 {
+            assert_eq!(
+                ProtectionKey::shift(ProtectionKey::prefix_len(shift)),
+                shift
+            );
+            assert_eq!(
+                TranslationKey::shift(TranslationKey::prefix_len(shift)),
+                shift
+            );
+        }
+    }
+
+    #[test]
     fn a_slot_of_zeros_holds_no_region() {
         let slot = Slot::default();
         assert_eq!(Slot::region_with(slot.region, Va(WINDOW_BASE)), None);
+        assert_eq!(Slot::unpack(slot.region), None);
+        let region = Region::containing(Va(WINDOW_BASE + 0x4000), 2).expect("a small order");
+        assert_eq!(Slot::unpack(Slot::pack(region)), Some(region));
+        assert_eq!(Slot::unpack(WINDOW_BASE + 0x1000 + 2), None, "not aligned");
     }
 
     #[test]

@@ -208,6 +208,19 @@ impl Directory {
             .map(|block| block.table)
     }
 
+    /// The blocks that have regions, by number, and their tables.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, Table)> {
+        self.blocks
+            .iter()
+            .map(|(number, block)| (*number, block.table))
+    }
+
+    /// All entries, by address, with the table of the block that each is in.
+    pub fn all(&self) -> impl Iterator<Item = (Table, Entry)> {
+        let with_table = |entry: &Entry| Some((self.table_of(entry.region)?, *entry));
+        self.regions.values().filter_map(with_table)
+    }
+
     /// The entries of the regions in the range, by address.
     pub fn entries(&self, va: Va, length: u64) -> Vec<Entry> {
         let range = self.regions.range(va.0..va.0 + length);

@@ -1,13 +1,14 @@
 //! `mind-ctl`: the controller's daemon and the operator's command line. This file holds the command line only.
 
-mod region;
+mod operator;
 mod serve;
-mod status;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use operator::{Format, blades, check, error, ports, region, regions, status, vmas};
 
 /// Controls a MIND switch.
 #[derive(Parser)]
@@ -21,15 +22,78 @@ struct Cli {
 enum Verb {
     /// Load the data plane onto this host's ports and serve blades and programs, until SIGTERM.
     Serve(serve::Args),
-    /// Say what there is: blades, domains, memory, ports.
+    /// Say what there is: blades, memory, ports, domains, losses.
     Status(status::Args),
+    /// List blades, and how the caches of compute blades do.
+    Blades(blades::Args),
+    /// List vmas: who may do what with them, and where they are kept.
+    Vmas(vmas::Args),
+    /// List regions, as the directory has them.
+    Regions(regions::Args),
+    /// List the switch's ports, and what became of the packets that came in there.
+    Ports(ports::Args),
+    /// List the ports' counters, one for each verdict.
+    Counters(ports::CounterArgs),
+    /// Compare the controller's books, the data plane's tables and the blades; fails if they do not agree.
+    Check(check::Args),
     /// Reset, split or merge a region, under traffic; on the switch only.
     Region(region::Args),
+    /// Print what a shell needs to complete this command line.
+    Completions(mind_cli::manual::Completions),
+    /// Write manual pages of this program and its verbs.
+    Man(mind_cli::manual::Man),
+}
+
+impl Verb {
+    /// The form of its answer.
+    fn format(&self) -> Format {
+        let common = match self {
+            Self::Serve(_) | Self::Completions(_) | Self::Man(_) => return Format::Text,
+            Self::Status(args) => &args.common,
+            Self::Blades(args) => &args.common,
+            Self::Vmas(args) => &args.common,
+            Self::Regions(args) => &args.common,
+            Self::Ports(args) => &args.common,
+            Self::Counters(args) => &args.common,
+            Self::Check(args) => &args.common,
+            Self::Region(args) => &args.common,
+        };
+        common.output
+    }
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && wants_json(&arguments) => {
+            eprintln!("{}", error::usage(&error));
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     mind_cli::log_to_stderr();
-    mind_cli::exit("mind-ctl", run(Cli::parse().verb))
+    let format = cli.verb.format();
+    match run(cli.verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", error::render(&error, format));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether a command line that cannot be understood asks for JSON.
+fn wants_json(arguments: &[OsString]) -> bool {
+    let texts: Vec<_> = arguments
+        .iter()
+        .map(|text| text.to_string_lossy())
+        .collect();
+    let joined = |text: &str| matches!(text, "-ojson" | "-o=json" | "--output=json");
+    texts.iter().any(|text| joined(text))
+        || texts
+            .windows(2)
+            .any(|pair| matches!(&*pair[0], "-o" | "--output") && pair[1] == "json")
 }
 
 fn run(verb: Verb) -> Result<()> {
@@ -40,7 +104,44 @@ fn run(verb: Verb) -> Result<()> {
         .context("cannot start the threads for connections")?;
     match verb {
         Verb::Serve(args) => runtime.block_on(serve::run(args)),
-        Verb::Status(args) => runtime.block_on(status::run(args)),
-        Verb::Region(args) => runtime.block_on(region::run(args)),
+        Verb::Status(args) => runtime.block_on(status::run(&args)),
+        Verb::Blades(args) => runtime.block_on(blades::run(&args)),
+        Verb::Vmas(args) => runtime.block_on(vmas::run(&args)),
+        Verb::Regions(args) => runtime.block_on(regions::run(&args)),
+        Verb::Ports(args) => runtime.block_on(ports::run(&args)),
+        Verb::Counters(args) => runtime.block_on(ports::run_counters(&args)),
+        Verb::Check(args) => runtime.block_on(check::run(&args)),
+        Verb::Region(args) => runtime.block_on(region::run(&args)),
+        Verb::Completions(args) => args.print(Cli::command()),
+        Verb::Man(args) => args.write(Cli::command()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_script_gets_json_even_for_a_wrong_command_line() {
+        let wants =
+            |text: &str| wants_json(&text.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(wants("mind-ctl status --nonsense -o json"));
+        assert!(wants("mind-ctl status --output=json --nonsense"));
+        assert!(!wants("mind-ctl status --nonsense -o text"));
+        let error = Cli::try_parse_from(["mind-ctl", "regions", "--sort", "color"]);
+        let text = error::usage(&error.err().unwrap());
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["error"]["code"], "USAGE");
+        assert!(
+            value["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("color")
+        );
     }
 }

@@ -24,6 +24,15 @@ pub enum Class {
 }
 
 impl Class {
+    /// The access of a class, or of none.
+    pub const fn access(class: Option<Self>) -> Access {
+        match class {
+            None => Access::None,
+            Some(Self::Read) => Access::Read,
+            Some(Self::Write) => Access::Write,
+        }
+    }
+
     /// The class of an access; none for none.
     pub const fn of(access: Access) -> Option<Self> {
         match access {
@@ -97,6 +106,27 @@ impl Protection {
             *end = at;
             self.ranges.insert(at, (old_end, class));
         }
+    }
+
+    /// What of `start..end` the domain may do what with, by address: ranges and classes, none for nothing.
+    pub fn over(&self, start: u64, end: u64) -> Vec<(u64, u64, Option<Class>)> {
+        let mut ranges = Vec::new();
+        let mut next = start;
+        for (from, (to, class)) in self.ranges.range(..end) {
+            let (from, to) = ((*from).max(start), (*to).min(end));
+            if from >= to {
+                continue;
+            }
+            if next < from {
+                ranges.push((next, from, None));
+            }
+            ranges.push((from, to, Some(*class)));
+            next = to;
+        }
+        if next < end {
+            ranges.push((next, end, None));
+        }
+        ranges
     }
 
     /// The entries that say so: as few as disjoint ones can be.

@@ -13,7 +13,9 @@ use std::{
 };
 
 use aya::programs::{
-    LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode, links::FdLink, tc::TcAttachOptions,
+    LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode,
+    links::{FdLink, PinnedLink},
+    tc::TcAttachOptions,
 };
 
 use crate::{Error, Responder, Result, Switch, object::program};
@@ -74,6 +76,52 @@ pub fn detach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Resul
     }
     remove(&link(folder, interface, program::SWITCH))?;
     remove(&link(folder, interface, program::FAN_OUT))
+}
+
+/// Whether both programs of the switch are attached to the port `interface`, by links that are pinned in `folder`;
+/// otherwise, which is not, and why.
+///
+/// # Errors
+///
+/// When the kernel does not say which programs the switch's are.
+pub fn check_port(
+    switch: &mut Switch,
+    interface: &str,
+    folder: &Path,
+) -> Result<Result<(), String>> {
+    let unknown = |name| {
+        move |source| Error::Program {
+            name,
+            source: Box::new(source),
+        }
+    };
+    let xdp = switch.xdp()?.info().map_err(unknown(program::SWITCH))?.id();
+    let fan_out = switch.fan_out()?.info();
+    let fan_out = fan_out.map_err(unknown(program::FAN_OUT))?.id();
+    if let Err(error) = index_of(interface) {
+        return Ok(Err(error.to_string()));
+    }
+    for (name, id) in [(program::SWITCH, xdp), (program::FAN_OUT, fan_out)] {
+        let path = link(folder, interface, name);
+        let info = PinnedLink::from_pin(&path).and_then(|link| FdLink::from(link).info());
+        match info {
+            Ok(info) if info.program_id() == id => {}
+            Ok(info) => {
+                let other = info.program_id();
+                return Ok(Err(format!(
+                    "the link pinned at {} is of program {other}, not {id} ({name})",
+                    path.display()
+                )));
+            }
+            Err(error) => {
+                return Ok(Err(format!(
+                    "{name} has no link pinned at {}: {error}",
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// Attaches the responder to `interface`, and pins the link in `folder`.

@@ -145,6 +145,11 @@ impl Directory {
         Ok(())
     }
 
+    /// The blocks that have a table.
+    pub(crate) fn blocks(maps: &Maps) -> Result<Vec<(u64, u32)>> {
+        maps.entries(BLOCKS)
+    }
+
     /// Lets the programs find block table `table` for `block`, or none.
     pub(crate) fn set_block(maps: &mut Maps, block: u64, table: Option<u32>) -> Result<()> {
         match table {
@@ -193,6 +198,13 @@ impl SlotHandle<'_> {
         // SAFETY: a field of the slot, which the mapping of the directory keeps alive; aligned,
         // and reached through atomics only.
         unsafe { AtomicU64::from_ptr(field) }
+    }
+
+    /// Its region; `None` while it has none, or something that is none.
+    pub fn region(&self) -> Option<Region> {
+        // SAFETY: see `atomic`.
+        let field = unsafe { &raw mut (*self.at.as_ptr()).region };
+        Slot::unpack(self.atomic(field).load(Ordering::Acquire))
     }
 
     /// Its word.

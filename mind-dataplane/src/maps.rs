@@ -110,6 +110,28 @@ impl Maps {
         was_there(removed).map_err(failed(name, "remove", format_args!("{key:?}/{prefix_len}")))
     }
 
+    /// All entries of the trie `name`, with the lengths of their prefixes. Entries that come or go meanwhile may be
+    /// among them or not.
+    pub(crate) fn prefixes<K: Value, V: Value>(
+        &self,
+        name: &'static str,
+    ) -> Result<Vec<(u32, K, V)>> {
+        let trie =
+            LpmTrie::<_, Plain<K>, Plain<V>>::try_from(self.map(name)?).map_err(unfit(name))?;
+        let entry = |entry: Result<(Key<Plain<K>>, Plain<V>), MapError>| {
+            let (key, value) = entry.map_err(failed(name, "list", "all"))?;
+            Ok((key.prefix_len(), key.data().0, value.0))
+        };
+        trie.iter().map(entry).collect()
+    }
+
+    /// All entries of the hash map `name`; as with [`prefixes`](Self::prefixes).
+    pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &'static str) -> Result<Vec<(K, V)>> {
+        let map = HashMap::<_, K, V>::try_from(self.map(name)?).map_err(unfit(name))?;
+        let all: Result<_, _> = map.iter().collect();
+        all.map_err(failed(name, "list", "all"))
+    }
+
     /// Adds an entry to the hash map `name`, or replaces it.
     pub(crate) fn insert<K: Pod + Debug, V: Pod>(
         &mut self,

@@ -196,6 +196,16 @@ impl Switch {
         self.maps.set(SWITCH, 0, value)
     }
 
+    /// Who the switch is.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses; so with all that read something below.
+    pub fn identity(&self) -> Result<(std::net::Ipv4Addr, [u8; 6])> {
+        let value: table::Switch = self.maps.get(SWITCH, 0)?;
+        Ok((value.ipv4.into(), value.mac))
+    }
+
     /// What is behind the interface `ifindex`.
     ///
     /// # Errors
@@ -229,6 +239,24 @@ impl Switch {
             port.flags & !PORT_FANS_OUT
         };
         self.set_port(ifindex, port)
+    }
+
+    /// Where the compute blade is.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn compute(&self, blade: BladeId) -> Result<Peer> {
+        self.maps.get(COMPUTE, blade.get().into())
+    }
+
+    /// Where the memory blade `number` (below 32) is.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn memory(&self, number: u8) -> Result<Peer> {
+        self.maps.get(MEMORY, number.into())
     }
 
     /// Says where the compute blade is. A zeroed [`Peer`] for nowhere any more.
@@ -293,6 +321,39 @@ impl Switch {
         self.maps.set(GRANTS, domain.0, blades.bits())
     }
 
+    /// The domains that processes are placed of, and on which blades. Reads one entry for each domain there may be.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn placements(&self) -> Result<Vec<(DomainId, BladeSet)>> {
+        let mut placed = Vec::new();
+        for domain in 0..self.maps.capacity(GRANTS)? {
+            let blades = BladeSet::from_bits(self.maps.get(GRANTS, domain)?);
+            if !blades.is_empty() {
+                placed.push((DomainId(domain), blades));
+            }
+        }
+        Ok(placed)
+    }
+
+    /// What all domains may do, in no order.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn protections(&self) -> Result<Vec<(DomainId, Prefix, Permission)>> {
+        let entries = self.maps.prefixes(PROTECTION)?;
+        let entry = |(len, key, value): (u32, ProtectionKey, Protection)| {
+            let prefix = Prefix {
+                base: key.va(),
+                shift: ProtectionKey::shift(len),
+            };
+            (key.domain(), prefix, value.permission)
+        };
+        Ok(entries.into_iter().map(entry).collect())
+    }
+
     /// Lets `domain` do with the addresses of `prefix` what `permission` says: from when this
     /// returns, for every packet that comes.
     ///
@@ -350,6 +411,23 @@ impl Switch {
         done
     }
 
+    /// Where all addresses are kept, in no order.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn translations(&self) -> Result<Vec<(Prefix, Translation)>> {
+        let entries = self.maps.prefixes(TRANSLATION)?;
+        let entry = |(len, key, value): (u32, TranslationKey, Translation)| {
+            let prefix = Prefix {
+                base: Va(key.va.get()),
+                shift: TranslationKey::shift(len),
+            };
+            (prefix, value)
+        };
+        Ok(entries.into_iter().map(entry).collect())
+    }
+
     /// Takes back what [`translate`](Self::translate) said; whether it had.
     ///
     /// # Errors
@@ -386,6 +464,15 @@ impl Switch {
     /// When there are more blocks than [`SwitchLimits::blocks`].
     pub fn set_block(&mut self, va: Va, table: Option<u32>) -> Result<()> {
         Directory::set_block(&mut self.maps, va.block(), table)
+    }
+
+    /// The blocks, by number, that have a table, and which; in no order.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn blocks(&self) -> Result<Vec<(u64, u32)>> {
+        Directory::blocks(&self.maps)
     }
 
     /// The packets that came in at the interface `ifindex`, by verdict; for interfaces beyond the

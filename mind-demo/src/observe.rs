@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::message::Status;
+use mind_api::operator::Status;
 use mind_api::program::{BladeReport, FromBlade, Packets, ToBlade};
 use mind_api::{Client, Reply, Request};
 use netns_setup::plan::SWITCH;
@@ -73,12 +73,13 @@ pub fn packets(status: &Status) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mind_api::message::PortStatus;
+    use mind_api::operator::PortStatus;
 
     #[test]
     fn packets_of_all_ports_are_added_and_zeros_left_out() {
         let port = |interface: &str, fetched, dropped| PortStatus {
             interface: interface.to_owned(),
+            ifindex: 0,
             blade: None,
             packets: [("fetch".to_owned(), fetched), ("torn".to_owned(), dropped)].into(),
         };

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mind_api::{
-    message::Status,
+    operator::Status,
     program::{BladeReport, FromBlade, Packets, ToBlade},
 };
 use netns_setup::{Kind, Options, Testbed, paths, program::Process, testbed::Guard};

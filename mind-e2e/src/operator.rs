@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use mind_api::{
-    Client, ClientError, Errno, Reply, Request,
-    client::Order,
-    message::{RegionChange, Status},
+    Client, ClientError, Errno, Reply, Request, client::Order, message::RegionChange,
+    operator::Status,
 };
 use netns_setup::Plan;
 use tokio::{

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
-use mind_api::message::{RegionChange, Status};
+use mind_api::{message::RegionChange, operator::Status};
 use mind_common::{losses::Place, verdict::Verdict, wire::Opcode};
 use mind_dataplane::Switch;
 use mind_e2e::{Bed, Domain, Program, scaled, suite};
@@ -194,7 +194,7 @@ fn changes(bed: &Bed) -> Result<()> {
     load.domain.end()
 }
 
-fn losses_of(status: &Status) -> Vec<&mind_api::message::LossStatus> {
+fn losses_of(status: &Status) -> Vec<&mind_api::operator::LossStatus> {
     let domains = status.domains.iter();
     domains.flat_map(|domain| &domain.losses).collect()
 }

@@ -1,7 +1,7 @@
 //! What the system counted: packets by verdict, on the switch's ports and in the memory blades.
 
 use anyhow::{Context as _, Result};
-use mind_api::message::Status;
+use mind_api::operator::Status;
 use mind_common::verdict::Verdict;
 use mind_dataplane::{Responder, Tally, attach};
 use mind_e2e::Bed;
@@ -94,11 +94,12 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mind_api::message::PortStatus;
+    use mind_api::operator::PortStatus;
 
     fn status(name: &str) -> Status {
         let port = |count| PortStatus {
             interface: "c0".to_owned(),
+            ifindex: 0,
             blade: None,
             packets: [(name.to_owned(), count)].into(),
         };

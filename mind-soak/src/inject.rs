@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use mind_api::message::{BladeKind, BladeStatus, Status};
+use mind_api::message::BladeKind;
+use mind_api::operator::{BladeStatus, Status};
 use mind_common::{
     addr::Va,
     id::{BladeId, Connection, DomainId},

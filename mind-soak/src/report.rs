@@ -295,7 +295,7 @@ fn number(count: u64) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mind_api::message::{PortStatus, Status};
+    use mind_api::operator::{PortStatus, Status};
     use mind_common::verdict::Verdict;
 
     fn report(each: u64) -> Report {
@@ -303,6 +303,7 @@ mod tests {
         let status = Status {
             ports: vec![PortStatus {
                 interface: "c0".to_owned(),
+                ifindex: 0,
                 blade: None,
                 packets: packets.into(),
             }],

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use comfy_table::{Table, presets};
+
+use mind_cli::manual;
 use netns_setup::condition::Condition;
 use netns_setup::plan::{Kind, Plan, SWITCH};
 use netns_setup::testbed::{self, Options, Removed, Testbed};
@@ -56,6 +58,10 @@ enum Verb {
     },
     /// Take the testbed down, whole or not.
     Down,
+    /// Print what a shell needs to complete this command line.
+    Completions(manual::Completions),
+    /// Write manual pages of this program and its verbs.
+    Man(manual::Man),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -97,6 +103,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }),
         Verb::Exec { blade, command } => exec(&blade, &command),
         Verb::Status { output } => status(output),
+        Verb::Completions(args) => args.print(Cli::command()).map(|()| ExitCode::SUCCESS),
+        Verb::Man(args) => args.write(Cli::command()).map(|()| ExitCode::SUCCESS),
         Verb::Down => {
             match testbed::down()? {
                 Removed::Nothing => eprintln!("netns-setup: there was no testbed"),
@@ -246,7 +254,6 @@ fn as_text(condition: &Condition) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -14,11 +14,14 @@ mod server;
 mod statistics;
 mod wakefulness;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
 use mind_api::{
-    Client, Command, Errno, Failure, Request, client::Order, message::BladeKind, program::Listener,
+    Client, Command, Errno, Failure, Request,
+    client::Order,
+    message::{BladeKind, Identity, Report},
+    program::Listener,
 };
 use mind_common::{
     addr::PAGE_SIZE,
@@ -93,6 +96,12 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     );
     controller::ready()?;
 
+    let identity = Identity {
+        number: registered.number,
+        incarnation: registered.incarnation,
+        pages,
+        processes: BTreeSet::new(),
+    };
     let ended = tokio::task::spawn_blocking(move || thread.join());
     tokio::pin!(ended);
     let end = controller::told_to_end();
@@ -122,8 +131,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                 }
                 Some(order) => {
                     let (engine, client) = (engine.clone(), registered.client.clone());
+                    let (server, identity) = (Arc::clone(&server), identity.clone());
                     tokio::spawn(async move {
-                        let result = carry_out(&engine, order.command).await;
+                        let result = carry_out(&engine, &server, identity, order.command).await;
                         if client.carried(order.id, result).await.is_err() {
                             tracing::error!("the controller went without waiting for an answer");
                         }
@@ -154,8 +164,26 @@ async fn plead(client: Client, mut heard: tokio::sync::mpsc::UnboundedReceiver<P
     }
 }
 
-async fn carry_out(engine: &engine::Handle, command: Command) -> Result<(), Failure> {
+async fn carry_out(
+    engine: &engine::Handle,
+    server: &server::Server,
+    identity: Identity,
+    command: Command,
+) -> Result<Report, Failure> {
+    let ending = |_| Failure::new(Errno::EIO, "the blade is ending");
     match command {
+        Command::Identify => Ok(Report::Identity(Identity {
+            processes: server.processes(),
+            ..identity
+        })),
+        Command::CountCache => {
+            let (to, answer) = tokio::sync::oneshot::channel();
+            engine.send(engine::Command::Report { to });
+            answer
+                .await
+                .map(|report| Report::Cache(Box::new(report)))
+                .map_err(ending)
+        }
         Command::FlushRange { va, length } => {
             let (done, answer) = tokio::sync::oneshot::channel();
             let range = va..va.saturating_add(length);
@@ -165,10 +193,7 @@ async fn carry_out(engine: &engine::Handle, command: Command) -> Result<(), Fail
                 done,
             });
             // What could not be written back is reported by itself.
-            answer
-                .await
-                .map(|_| ())
-                .map_err(|_| Failure::new(Errno::EIO, "the blade is ending"))
+            answer.await.map(|_| Report::Done).map_err(ending)
         }
         Command::ZeroPages { .. }
         | Command::FencePages { .. }

@@ -1,7 +1,7 @@
 //! Talks to the programs of this host: a thread for each, since there are few and they block.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     os::fd::{AsFd as _, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -37,6 +37,8 @@ pub(super) struct Server {
     next: AtomicU64,
     /// The memory of each domain that has programs here.
     memories: Mutex<HashMap<DomainId, Weak<Backing>>>,
+    /// Processes that the controller has on its books, by domain.
+    processes: Mutex<BTreeSet<(u32, i32)>>,
     /// How to reach the programs of a domain.
     members: Mutex<HashMap<ProgramId, (DomainId, Arc<Packets>)>>,
 }
@@ -85,8 +87,14 @@ impl Server {
             runtime,
             next: AtomicU64::new(1),
             memories: Mutex::default(),
+            processes: Mutex::default(),
             members: Mutex::default(),
         }
+    }
+
+    /// The processes that the controller has on its books, by domain.
+    pub(super) fn processes(&self) -> BTreeSet<(u32, i32)> {
+        lock(&self.processes).clone()
     }
 
     fn serve(&self, packets: Packets) {
@@ -169,6 +177,7 @@ impl Server {
                 return Err(failure.into());
             }
         };
+        lock(&self.processes).insert((number, pid));
         let result = self.serve_member(packets, DomainId(number));
         // The end of the connection is not yet the end of the process.
         wait_for(&process);
@@ -190,8 +199,13 @@ impl Server {
         if let Some(id) = id {
             self.engine.send(engine::Command::Detach { id });
         }
-        if let Err(failure) = self.ask(Request::ExitProcess { domain, pid }) {
-            tracing::error!(pid, domain, %failure, "a process stays on the controller's books");
+        match self.ask(Request::ExitProcess { domain, pid }) {
+            Ok(_) => {
+                lock(&self.processes).remove(&(domain, pid));
+            }
+            Err(failure) => {
+                tracing::error!(pid, domain, %failure, "a process stays on the controller's books");
+            }
         }
     }
 

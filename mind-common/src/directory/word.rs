@@ -53,6 +53,20 @@ impl State {
         Self::Held,
     ];
 
+    /// Its name on the command line and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Invalid => "invalid",
+            Self::Shared => "shared",
+            Self::Modified => "modified",
+            Self::SharedToModified => "shared-to-modified",
+            Self::ModifiedToShared => "modified-to-shared",
+            Self::ModifiedToModified => "modified-to-modified",
+            Self::Held => "held",
+        }
+    }
+
     /// Whether an invalidation is under way.
     #[inline(always)]
     pub const fn is_busy(self) -> bool {

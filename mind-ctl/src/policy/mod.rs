@@ -17,7 +17,7 @@ use mind_common::id::BladeId;
 
 use crate::alloc::{AllocError, Allocator};
 use crate::directory::{Directory, DirectoryFull, Step};
-use crate::protect::{Class, Protection, diff};
+use crate::protect::{Class, Entries, Protection, diff};
 use crate::registry::{Blade, MAX_NAME, Port, Presence, Registry, Vma};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -85,6 +85,13 @@ impl Policy {
     /// What the directory holds.
     pub fn directory(&self) -> &Directory {
         &self.directory
+    }
+
+    /// What domains may do, entry by entry.
+    pub fn protection(&self) -> impl Iterator<Item = (u32, Entries)> {
+        self.protection
+            .iter()
+            .map(|(domain, protection)| (*domain, protection.entries()))
     }
 
     /// A blade behind `port` registers.

@@ -6,13 +6,18 @@ use std::{
     time::Duration,
 };
 
-use mind_api::{Command, Errno, Failure, message::Frame};
+use mind_api::{
+    Command, Errno, Failure,
+    message::{Frame, Report},
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a command may take. A flush waits for write-backs; zeroing takes about a second per GiB.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long it may take an agent to say what it knows.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-type Waiting = HashMap<u64, oneshot::Sender<Result<(), Failure>>>;
+type Waiting = HashMap<u64, oneshot::Sender<Result<Report, Failure>>>;
 
 /// Where a session's frames go, and the answers that are expected on it.
 #[derive(Clone, Debug)]
@@ -46,12 +51,25 @@ impl Agent {
         self.order_within(body, LIMIT).await
     }
 
+    /// Asks for a report, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`order`](Self::order).
+    pub(super) async fn ask(&self, body: Command) -> Result<Report, Failure> {
+        self.ask_within(body, ANSWER_LIMIT).await
+    }
+
     /// The same, with a limit of its own.
     ///
     /// # Errors
     ///
     /// As [`order`](Self::order).
     pub(super) async fn order_within(&self, body: Command, limit: Duration) -> Result<(), Failure> {
+        self.ask_within(body, limit).await.map(|_| ())
+    }
+
+    async fn ask_within(&self, body: Command, limit: Duration) -> Result<Report, Failure> {
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut waiting = self.lock();
@@ -81,7 +99,7 @@ impl Agent {
     }
 
     /// The agent answers a command.
-    pub(super) fn answered(&self, id: u64, result: Result<(), Failure>) {
+    pub(super) fn answered(&self, id: u64, result: Result<Report, Failure>) {
         if let Some(waiting) = self.lock().1.remove(&id) {
             // Whoever waited may have given up.
             let _ = waiting.send(result);

@@ -1,13 +1,14 @@
 //! `mind-ctl serve`: the controller's daemon.
 //!
 //! * [`core`] carries out what the policy decides, on the data plane and on blades,
-//! * [`session`] is a connection of a blade, a program's agent or an operator,
+//! * [`session`] is a connection of a blade, a program's agent or an operator, [`door`] where operators come in,
 //! * [`agent`] is how a blade's agent is told what to do,
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
 mod agent;
 mod core;
+mod door;
 mod fdb;
 mod host;
 mod session;
@@ -19,6 +20,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use mind_api::{
+    endpoint::{DEFAULT_SOCKET, Peer},
+    frame,
+};
 use mind_common::wire;
 use mind_dataplane::{Switch, SwitchLimits, attach};
 use tokio::{
@@ -29,6 +34,7 @@ use tokio::{
 
 use self::{
     core::Core,
+    door::Door,
     host::{Host, plan::Cidr},
 };
 
@@ -58,6 +64,9 @@ pub(crate) struct Args {
     /// address is the switch's, to which compute blades send their requests.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddrV4>,
+    /// Where to listen for operators of this host: a Unix socket that only root may open.
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    socket: PathBuf,
     /// Where to pin the data plane, in a BPF file system.
     #[arg(
         long,
@@ -163,6 +172,7 @@ async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
     let listener = TcpListener::bind(listen)
         .await
         .with_context(|| format!("cannot listen at {listen}; is another controller there?"))?;
+    let door = Door::open(&args.socket)?;
     let (_plane, switch) = DataPlane::load(args, *listen.ip())?;
     let core = Core::new(switch, args, *listen.ip())?;
     let core = Arc::new(Mutex::new(core));
@@ -170,11 +180,20 @@ async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started the controller that it is ready")?;
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                tokio::spawn(session::run(Arc::clone(&core), stream, peer));
-            }
-            Err(error) => tracing::warn!(%error, "a connection was not accepted"),
+        let core = Arc::clone(&core);
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.map(|(stream, peer)| {
+                if let Err(error) = frame::prepare(&stream) {
+                    tracing::warn!(%peer, %error, "it will show late that a connection is gone");
+                }
+                tokio::spawn(session::run(core, stream, Peer::Network(peer)));
+            }),
+            accepted = door.accept() => accepted.map(|stream| {
+                tokio::spawn(session::run(core, stream, Peer::Local));
+            }),
+        };
+        if let Err(error) = accepted {
+            tracing::warn!(%error, "a connection was not accepted");
         }
     }
 }

@@ -1,16 +1,17 @@
 //! A connection: greets, takes requests, passes commands on and their answers back.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use mind_api::{
-    Errno, Failure, Welcome,
-    frame::{decode, encode, framed, prepare},
+    Errno, Failure, Reply, Request, Welcome,
+    endpoint::Peer,
+    frame::{decode, encode, framed},
     message::{BladeKind, Frame},
 };
 use tokio::{
-    net::TcpStream,
-    sync::{Mutex, mpsc},
+    io::{AsyncRead, AsyncWrite},
+    sync::{Mutex, mpsc, watch},
 };
 
 use super::{agent::Agent, core::Core};
@@ -28,16 +29,16 @@ pub(super) struct Registered {
 
 /// A connection, as requests see it.
 pub(super) struct Session {
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Peer,
     pub(super) agent: Agent,
     pub(super) registered: Mutex<Option<Registered>>,
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn run(core: Arc<Mutex<Core>>, stream: TcpStream, peer: SocketAddr) {
-    if let Err(error) = prepare(&stream) {
-        tracing::warn!(%peer, %error, "it will show late that a connection is gone");
-    }
+pub(super) async fn run<S>(core: Arc<Mutex<Core>>, stream: S, peer: Peer)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
     let (mut sink, mut stream) = framed(stream).split();
     let name = match stream.next().await {
         Some(Ok(bytes)) => match decode(&bytes) {
@@ -90,8 +91,15 @@ pub(super) async fn run(core: Arc<Mutex<Core>>, stream: TcpStream, peer: SocketA
             }
         }
     });
+    let is_complete = core.lock().await.is_complete();
     while let Some(Ok(bytes)) = stream.next().await {
         match decode(&bytes) {
+            Ok(Frame::Request {
+                id,
+                body: Request::AwaitBlades,
+            }) => {
+                tokio::spawn(await_blades(id, is_complete.clone(), outgoing.clone()));
+            }
             Ok(Frame::Request { id, body }) => {
                 // Not here: what is asked may wait for a command's answer on this connection.
                 let (core, session) = (Arc::clone(&core), Arc::clone(&session));
@@ -119,4 +127,22 @@ pub(super) async fn run(core: Arc<Mutex<Core>>, stream: TcpStream, peer: SocketA
         core.lock().await.lost(registered).await;
     }
     sender.abort();
+}
+
+/// Answers the request `id` when every port has its blade, unless the connection ends before.
+async fn await_blades(
+    id: u64,
+    mut is_complete: watch::Receiver<bool>,
+    outgoing: mpsc::Sender<Frame>,
+) {
+    tokio::select! {
+        () = outgoing.closed() => {}
+        is_here = async { is_complete.wait_for(|is_complete| *is_complete).await.is_ok() } => {
+            let body = match is_here {
+                true => Ok(Reply::Done),
+                false => Err(Failure::new(Errno::EIO, "the controller is ending")),
+            };
+            let _ = outgoing.send(Frame::Reply { id, body }).await;
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use mind_api::{
     Command, Errno, Failure, Reply,
+    endpoint::Peer as Caller,
     message::{BladeKind, Registration},
 };
 use mind_common::{
@@ -18,7 +19,7 @@ use mind_common::{
 };
 use mind_ctl::{
     directory::{Entry, Regions, Slot},
-    registry::Port,
+    registry::{Blade, Port},
 };
 use mind_dataplane::attach;
 
@@ -42,7 +43,63 @@ pub(super) struct Departed {
     orphans: Vec<Entry>,
 }
 
+/// Which life of a compute blade it is.
+pub(super) fn life_of(blade: &Blade) -> Connection {
+    Connection {
+        blade: BladeId::from_low_bits(blade.number.into()),
+        incarnation: blade.incarnation,
+    }
+}
+
+/// Where the switch's tables say that a blade is.
+pub(super) fn peer_of(kind: BladeKind, blade: &Blade) -> Peer {
+    Peer {
+        ipv4: blade.address.octets(),
+        mac: blade.mac,
+        flags: PEER_PRESENT,
+        ifindex: blade.port.0,
+        connection: match kind {
+            BladeKind::Compute => life_of(blade).to_qp(),
+            BladeKind::Memory => 0,
+        },
+    }
+}
+
+/// What they say of its port, but for the flags.
+pub(super) fn port_of(kind: BladeKind, blade: &Blade) -> PortEntry {
+    match kind {
+        BladeKind::Compute => PortEntry::compute(life_of(blade)),
+        BladeKind::Memory => PortEntry::memory(blade.number),
+    }
+}
+
+/// The addresses that a memory blade keeps, and where.
+pub(super) fn slice_of(number: u8) -> (Prefix, Translation) {
+    let base = Va(WINDOW_BASE + (u64::from(number) << SLICE_SHIFT));
+    let slice = Prefix {
+        base,
+        shift: SLICE_SHIFT,
+    };
+    (slice, Translation::new(number, base, 0))
+}
+
 impl Core {
+    /// The blade that is, or was last, behind the interface `ifindex`.
+    pub(super) fn blade_known_behind(&self, ifindex: u32) -> Option<(BladeKind, &Blade)> {
+        let registry = self.policy.registry();
+        [BladeKind::Compute, BladeKind::Memory]
+            .into_iter()
+            .flat_map(|kind| registry.blades(kind).map(move |blade| (kind, blade)))
+            .find(|(_, blade)| blade.port == Port(ifindex))
+    }
+
+    /// The blade that is ready behind a port of the switch.
+    pub(super) fn blade_behind(&self, interface: &str) -> Option<(BladeKind, &Blade)> {
+        let ifindex = attach::index_of(interface).ok()?;
+        self.blade_known_behind(ifindex)
+            .filter(|(_, blade)| blade.connected)
+    }
+
     pub(super) fn agent(&self, kind: BladeKind, number: u8) -> Result<Agent, Failure> {
         self.agents.get(&(kind, number)).cloned().ok_or_else(|| {
             let message = format!("{kind:?} blade {number} is not connected");
@@ -63,16 +120,15 @@ impl Core {
         session: &Session,
         registration: Registration,
     ) -> Result<Reply, Failure> {
-        let (kind, address, mac) = (registration.kind, registration.address, registration.mac);
-        if session.peer.ip() != address {
+        let (kind, address) = (registration.kind, registration.address);
+        if !matches!(session.peer, Caller::Network(from) if from.ip() == address) {
             let message = format!(
                 "{} says it is {address}, and calls from {}",
-                registration.name,
-                session.peer.ip()
+                registration.name, session.peer
             );
             return Err(Failure::new(Errno::EINVAL, message));
         }
-        let interface = fdb::port_of(&self.bridge, &self.ports, mac)
+        let interface = fdb::port_of(&self.bridge, &self.ports, registration.mac)
             .map_err(|error| Failure::new(Errno::ENODEV, format!("{error:#}")))?
             .to_owned();
         let ifindex = attach::index_of(&interface).map_err(|error| broken(&error))?;
@@ -84,11 +140,10 @@ impl Core {
         };
         // Nothing of an earlier life counts any more.
         if kind == BladeKind::Compute && blade.incarnation > 1 {
-            let life = Connection {
-                blade: BladeId::from_low_bits(blade.number.into()),
+            self.depart(Connection {
                 incarnation: blade.incarnation.wrapping_sub(1),
-            };
-            self.depart(life);
+                ..life_of(&blade)
+            });
             self.bury().await;
         }
         let flags = self
@@ -96,42 +151,23 @@ impl Core {
             .port(ifindex)
             .map_err(|error| broken(&error))?
             .flags;
-        let mut peer = Peer {
-            ipv4: address.octets(),
-            mac,
-            flags: PEER_PRESENT,
-            ifindex,
-            connection: 0,
-        };
-        let port = match kind {
-            BladeKind::Compute => {
-                let connection = Connection {
-                    blade: BladeId::from_low_bits(blade.number.into()),
-                    incarnation: blade.incarnation,
-                };
-                peer.connection = connection.to_qp();
-                self.switch
-                    .set_compute(connection.blade, peer)
-                    .map_err(|error| broken(&error))?;
-                PortEntry::compute(connection)
-            }
+        let peer = peer_of(kind, &blade);
+        match kind {
+            BladeKind::Compute => self.switch.set_compute(life_of(&blade).blade, peer),
             BladeKind::Memory => {
+                let (slice, translation) = slice_of(blade.number);
                 self.switch
                     .set_memory(blade.number, peer)
-                    .map_err(|error| broken(&error))?;
-                let base = Va(WINDOW_BASE + (u64::from(blade.number) << SLICE_SHIFT));
-                let slice = Prefix {
-                    base,
-                    shift: SLICE_SHIFT,
-                };
-                self.switch
-                    .translate(slice, Translation::new(blade.number, base, 0))
-                    .map_err(|error| broken(&error))?;
-                PortEntry::memory(blade.number)
+                    .and_then(|()| self.switch.translate(slice, translation))
             }
+        }
+        .map_err(|error| broken(&error))?;
+        let port = PortEntry {
+            flags,
+            ..port_of(kind, &blade)
         };
         self.switch
-            .set_port(ifindex, PortEntry { flags, ..port })
+            .set_port(ifindex, port)
             .map_err(|error| broken(&error))?;
         self.agents
             .insert((kind, blade.number), session.agent.clone());
@@ -178,6 +214,7 @@ impl Core {
                 }
             }
         }
+        self.note_complete();
     }
 
     /// A life of a compute blade is over, whether it knows or not: the switch does not listen to it, no word names it,

@@ -5,18 +5,20 @@
 //! * [`steps`]: the steps of a plan,
 //! * [`regions`]: changes of regions under traffic,
 //! * [`blades`]: who comes and goes,
-//! * [`status`]: what operators see.
+//! * [`status`]: what operators see, [`audit`]: whether books, tables and blades agree.
 
+mod audit;
 mod blades;
 mod regions;
 mod status;
 mod steps;
 
-use std::{collections::HashMap, time::Instant};
+use std::{collections::HashMap, path::PathBuf, time::Instant};
 
 use anyhow::Result;
 use mind_api::{
     Errno, Failure, Reply, Request,
+    endpoint::Peer,
     message::{BladeKind, RegionChange},
 };
 use mind_common::{
@@ -30,6 +32,7 @@ use mind_ctl::{
     registry::Blade,
 };
 use mind_dataplane::Switch;
+use tokio::sync::watch;
 
 use super::{
     Args,
@@ -47,6 +50,10 @@ pub(super) struct Core {
     placed: HashMap<u32, BladeSet>,
     bridge: String,
     ports: Vec<String>,
+    /// Where the data plane is pinned.
+    pins: PathBuf,
+    /// Whether a blade is ready behind every port.
+    is_complete: watch::Sender<bool>,
     address: std::net::Ipv4Addr,
     began: Instant,
     /// Compute blades that are gone and not buried yet.
@@ -74,6 +81,8 @@ impl Core {
             placed: HashMap::new(),
             bridge: args.bridge.clone(),
             ports: args.ports.clone(),
+            pins: args.pin.clone(),
+            is_complete: watch::Sender::new(false),
             address,
             began: Instant::now(),
             departed: Vec::new(),
@@ -89,23 +98,20 @@ impl Core {
         let result = self.answer(session, request).await;
         // It may have shown that blades are gone.
         self.bury().await;
+        self.note_complete();
         result
     }
 
     async fn answer(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
-        if let Request::Status = request {
-            return Ok(Reply::Status(self.status()));
-        }
-        if let Request::Register(registration) = request {
-            return self.register(session, registration).await;
-        }
-        if let Request::ChangeRegion { va, change } = request {
-            let from = session.peer.ip();
-            if from != self.address && !from.is_loopback() {
-                let message = "only an operator on the switch may change regions";
-                return Err(Failure::new(Errno::EACCES, message));
-            }
-            return self.change_region(Va(va), change).await;
+        match request {
+            Request::Status => return Ok(Reply::Status(self.status())),
+            Request::Register(registration) => return self.register(session, registration).await,
+            Request::ChangeRegion { .. }
+            | Request::ListVmas { .. }
+            | Request::ListRegions { .. }
+            | Request::ListCaches
+            | Request::Check => return self.operate(session, request).await,
+            _ => {}
         }
         let caller = match *session.registered.lock().await {
             Some(Registered {
@@ -120,9 +126,14 @@ impl Core {
             return Err(Failure::new(Errno::EACCES, message));
         };
         match request {
-            Request::Status | Request::Register(_) | Request::ChangeRegion { .. } => {
-                Err(broken(&"asked twice"))
-            }
+            Request::Status
+            | Request::Register(_)
+            | Request::AwaitBlades
+            | Request::ChangeRegion { .. }
+            | Request::ListVmas { .. }
+            | Request::ListRegions { .. }
+            | Request::ListCaches
+            | Request::Check => Err(broken(&"a request that was answered before")),
             Request::Sync { domain, va, length } => {
                 self.policy.check_presence(caller, domain)?;
                 self.sync(caller, Va(va), length).await
@@ -193,6 +204,31 @@ impl Core {
                 self.carry_out(plan).await?;
                 Ok(Reply::Done)
             }
+        }
+    }
+
+    /// What only operators on the switch may ask for.
+    async fn operate(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
+        let is_here = match session.peer {
+            Peer::Local => true,
+            Peer::Network(from) => from.ip() == self.address || from.ip().is_loopback(),
+        };
+        if !is_here {
+            let message = "only an operator on the switch may ask for that";
+            return Err(Failure::new(Errno::EACCES, message));
+        }
+        match request {
+            Request::ChangeRegion { va, change } => self.change_region(Va(va), change).await,
+            Request::ListVmas { from } => Ok(self.list_vmas(Va(from))),
+            Request::ListRegions {
+                from,
+                to,
+                order,
+                limit,
+            } => self.list_regions(from..to, order, limit),
+            Request::ListCaches => Ok(self.list_caches().await),
+            Request::Check => self.check().await.map(Reply::Checked),
+            _ => Err(broken(&"a request that is no operator's")),
         }
     }
 
@@ -305,6 +341,19 @@ impl Core {
             length: region.size(),
             changed,
         })
+    }
+
+    /// Tells when a blade is ready behind every port.
+    pub(super) fn is_complete(&self) -> watch::Receiver<bool> {
+        self.is_complete.subscribe()
+    }
+
+    fn note_complete(&self) {
+        let is_complete = self
+            .ports
+            .iter()
+            .all(|port| self.blade_behind(port).is_some());
+        self.is_complete.send_replace(is_complete);
     }
 
     /// Nanoseconds since the controller began.

@@ -111,11 +111,7 @@ impl Core {
         let domain = DomainId(domain);
         let result = match change {
             Change::Set(prefix, class) => {
-                let bits = match class {
-                    Class::Read => MAY_READ,
-                    Class::Write => MAY_READ | MAY_WRITE,
-                };
-                self.switch.protect(domain, *prefix, Permission { bits })
+                self.switch.protect(domain, *prefix, permission_of(*class))
             }
             Change::Remove(prefix) => self.switch.unprotect(domain, *prefix).map(|_| ()),
         };
@@ -124,6 +120,15 @@ impl Core {
             error => broken(&error),
         })
     }
+}
+
+/// A class as the table has it.
+pub(super) fn permission_of(class: Class) -> Permission {
+    let bits = match class {
+        Class::Read => MAY_READ,
+        Class::Write => MAY_READ | MAY_WRITE,
+    };
+    Permission { bits }
 }
 
 /// The first address of a block.

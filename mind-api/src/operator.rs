@@ -1,0 +1,196 @@
+//! What operators are told: blades, domains, ports, vmas, regions, discrepancies.
+
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Access, BladeKind, OnLoss};
+
+/// The state of the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Blades, compute before memory.
+    pub blades: Vec<BladeStatus>,
+    /// Protection domains.
+    pub domains: Vec<DomainStatus>,
+    /// Directory slots in use.
+    pub slots_used: u32,
+    /// Directory slots there are.
+    pub slots: u32,
+    /// The switch's ports.
+    #[serde(default)]
+    pub ports: Vec<PortStatus>,
+}
+
+/// A port of the switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// Its interface.
+    pub interface: String,
+    /// The interface's index.
+    #[serde(default)]
+    pub ifindex: u32,
+    /// The name of the blade behind it, if one has registered.
+    pub blade: Option<String>,
+    /// Packets that came in there, by what became of them.
+    pub packets: BTreeMap<String, u64>,
+}
+
+/// A blade's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BladeStatus {
+    /// What it is for.
+    pub kind: BladeKind,
+    /// Its number among those.
+    pub number: u8,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// The switch's port that it is behind.
+    #[serde(default)]
+    pub port: Option<String>,
+    /// Which life of it this is.
+    pub incarnation: u16,
+    /// Whether its connection is there.
+    pub connected: bool,
+    /// Pages that it offers or caches at most.
+    pub pages: u64,
+    /// Pages of it that are allocated; 0 for a compute blade.
+    pub allocated: u64,
+}
+
+/// A domain's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// Its number.
+    pub domain: u32,
+    /// Its name.
+    pub name: String,
+    /// Its processes on all blades.
+    pub processes: u32,
+    /// Its vmas.
+    pub vmas: u32,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What its readers see when writes are lost.
+    #[serde(default)]
+    pub on_loss: OnLoss,
+    /// Vmas of which writes were lost.
+    #[serde(default)]
+    pub losses: Vec<LossStatus>,
+}
+
+/// What a vma has lost with blades that are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// Where the vma begins.
+    pub va: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// The name of the area that it is, if it has one.
+    pub area: Option<String>,
+    /// Regions with writes that were not in memory yet; one that was hit again counts again.
+    pub regions: u64,
+    /// The first address of the last one.
+    pub last: u64,
+    /// The name of the blade that took it along.
+    pub blade: String,
+}
+
+/// A vma's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmaStatus {
+    /// Its first address.
+    pub va: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// The number of its domain.
+    pub domain: u32,
+    /// That domain's name.
+    pub domain_name: String,
+    /// The name of the memory blade that holds its pages.
+    pub memory: String,
+    /// The name of the area that it is, if it has one.
+    pub area: Option<String>,
+    /// How often it was mapped or opened, less how often it was unmapped.
+    pub users: u32,
+    /// What its domain may do with it, from the first address to the last. Ranges that touch differ.
+    pub access: Vec<AccessRange>,
+    /// Its regions.
+    pub regions: u32,
+    /// Regions of it that have lost writes; one that was hit again counts again.
+    pub lost: u64,
+}
+
+/// What a domain may do with part of a vma.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessRange {
+    /// Its first address.
+    pub va: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// What the domain may do.
+    pub access: Access,
+}
+
+/// In which order regions are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegionOrder {
+    /// Lowest address first.
+    Address,
+    /// Most invalidations first.
+    Invalidations,
+    /// Most granted requests first.
+    Accesses,
+}
+
+/// A region's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionStatus {
+    /// Its first address.
+    pub va: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// Its slot's index in the directory.
+    pub slot: u32,
+    /// The state of its directory word, as `shared` or `modified-to-shared`.
+    pub state: String,
+    /// The names of the blades in its directory word: sharers, the owner, or who still owes an answer.
+    pub blades: Vec<String>,
+    /// While it is busy: the name of the blade that it will be given to.
+    pub requester: Option<String>,
+    /// The episode of its directory word.
+    pub episode: u32,
+    /// Requests that were granted without an invalidation; about, and wraps at 2^32.
+    pub accesses: u32,
+    /// Invalidations begun; wraps at 2^32.
+    pub invalidations: u32,
+    /// Pages that were dropped though nobody wanted them (false invalidations); wraps at 2^32.
+    pub dropped: u32,
+    /// Pages that were written back because of an invalidation; wraps at 2^32.
+    pub flushed: u32,
+}
+
+/// What a check looked at, and what it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// How many of each kind of thing were compared.
+    pub compared: BTreeMap<String, u64>,
+    /// What does not agree; empty if all is well.
+    pub discrepancies: Vec<Discrepancy>,
+}
+
+/// Two that should agree and do not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discrepancy {
+    /// The object, such as `the region of 16K at 0x100000004000`.
+    pub object: String,
+    /// What it should be, by the controller's books.
+    pub expected: String,
+    /// What it is.
+    pub found: String,
+    /// What to do about it.
+    pub fix: String,
+}

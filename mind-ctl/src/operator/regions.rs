@@ -1,0 +1,132 @@
+//! `mind-ctl regions`: what the directory says of each region.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use mind_api::{
+    Reply, Request,
+    operator::{RegionOrder, RegionStatus},
+};
+
+use super::{Common, Controller, bytes, lines, parse_address, table, unexpected};
+
+/// What `mind-ctl regions` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Only those of the vma that this address is in.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    vma: Option<u64>,
+    /// Which come first.
+    #[arg(long, value_enum, default_value_t = Sort::Address)]
+    sort: Sort,
+    /// At most so many; by default 100 of the busiest, and all by address.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// The lowest addresses.
+    Address,
+    /// Those with most invalidations.
+    Invalidations,
+    /// Those with most requests that were granted at once.
+    Accesses,
+}
+
+pub(crate) async fn run(args: &Args) -> Result<()> {
+    let controller = args.common.connect().await?;
+    let (from, to) = match args.vma {
+        None => (0, u64::MAX),
+        Some(address) => vma_at(&controller, address).await?,
+    };
+    let order = match args.sort {
+        Sort::Address => RegionOrder::Address,
+        Sort::Invalidations => RegionOrder::Invalidations,
+        Sort::Accesses => RegionOrder::Accesses,
+    };
+    let most = args.limit.unwrap_or(match args.sort {
+        Sort::Address => usize::MAX,
+        Sort::Invalidations | Sort::Accesses => 100,
+    });
+    let mut regions = Vec::new();
+    let mut first = Some(from);
+    while let Some(from) = first
+        && regions.len() < most
+    {
+        let left = most - regions.len();
+        let request = Request::ListRegions {
+            from,
+            to,
+            order,
+            limit: u32::try_from(left).unwrap_or(u32::MAX),
+        };
+        match controller.ask(request).await? {
+            Reply::Regions {
+                regions: part,
+                next,
+            } => {
+                regions.extend(part);
+                first = next;
+            }
+            other => return unexpected(&other),
+        }
+    }
+    args.common.print(&regions, |regions| as_text(regions))
+}
+
+/// First address of the vma that `address` is in, and the address after its last.
+async fn vma_at(controller: &Controller, address: u64) -> Result<(u64, u64)> {
+    let mut from = Some(0);
+    while let Some(first) = from {
+        match controller.ask(Request::ListVmas { from: first }).await? {
+            Reply::Vmas { vmas, next } => {
+                let found = vmas
+                    .iter()
+                    .find(|vma| vma.va <= address && address - vma.va < vma.length);
+                if let Some(vma) = found {
+                    return Ok((vma.va, vma.va + vma.length));
+                }
+                from = next;
+            }
+            other => return unexpected(&other),
+        }
+    }
+    anyhow::bail!("no vma has the address {address:#x}; `mind-ctl vmas` lists them")
+}
+
+fn as_text(regions: &[RegionStatus]) -> String {
+    let mut rows = table(
+        [
+            "REGION",
+            "SIZE",
+            "SLOT",
+            "STATE",
+            "BLADES",
+            "FOR",
+            "EPISODE",
+            "ACCESSES",
+            "INVALIDATIONS",
+            "FALSE",
+            "FLUSHED",
+        ],
+        &[1, 2, 6, 7, 8, 9, 10],
+    );
+    for region in regions {
+        rows.add_row([
+            format!("{:#x}", region.va),
+            bytes(region.length),
+            region.slot.to_string(),
+            region.state.clone(),
+            region.blades.join(" "),
+            region.requester.clone().unwrap_or_default(),
+            region.episode.to_string(),
+            region.accesses.to_string(),
+            region.invalidations.to_string(),
+            region.dropped.to_string(),
+            region.flushed.to_string(),
+        ]);
+    }
+    lines(&rows, "no regions")
+}

@@ -1,0 +1,79 @@
+//! `mind-ctl vmas`: what is mapped, where it is kept, and who may do what with it.
+
+use anyhow::Result;
+use mind_api::{
+    Reply, Request,
+    message::Access,
+    operator::{AccessRange, VmaStatus},
+};
+
+use super::{Common, bytes, lines, table, unexpected};
+
+/// What `mind-ctl vmas` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Only those of the protection domain of that name.
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+}
+
+pub(crate) async fn run(args: &Args) -> Result<()> {
+    let controller = args.common.connect().await?;
+    let mut vmas = Vec::new();
+    let mut from = Some(0);
+    while let Some(first) = from {
+        match controller.ask(Request::ListVmas { from: first }).await? {
+            Reply::Vmas { vmas: part, next } => {
+                vmas.extend(part);
+                from = next;
+            }
+            other => return unexpected(&other),
+        }
+    }
+    if let Some(domain) = &args.domain {
+        vmas.retain(|vma| vma.domain_name == *domain);
+    }
+    args.common.print(&vmas, |vmas| as_text(vmas))
+}
+
+fn as_text(vmas: &[VmaStatus]) -> String {
+    let mut rows = table(
+        [
+            "VMA", "SIZE", "DOMAIN", "AREA", "ACCESS", "MEMORY", "USERS", "REGIONS", "LOST",
+        ],
+        &[1, 6, 7, 8],
+    );
+    for vma in vmas {
+        rows.add_row([
+            format!("{:#x}", vma.va),
+            bytes(vma.length),
+            vma.domain_name.clone(),
+            vma.area.clone().unwrap_or_default(),
+            access(&vma.access),
+            vma.memory.clone(),
+            vma.users.to_string(),
+            vma.regions.to_string(),
+            vma.lost.to_string(),
+        ]);
+    }
+    lines(&rows, "no vmas")
+}
+
+/// As in /proc/PID/maps; where parts differ, each with its bytes.
+fn access(ranges: &[AccessRange]) -> String {
+    let letters = |access| match access {
+        Access::None => "--",
+        Access::Read => "r-",
+        Access::Write => "rw",
+    };
+    match ranges {
+        [range] => letters(range.access).to_owned(),
+        _ => ranges
+            .iter()
+            .map(|range| format!("{} {}", bytes(range.length), letters(range.access)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
