@@ -328,13 +328,14 @@ impl World<'_> {
             return;
         };
         let life = host.life;
+        let persists = self.persists;
         let protects = self.plan.flaw != Some(Flaw::NoProtection);
         match action {
             Action::Send { envelope, message } => {
                 let image = match message {
                     Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => {
                         match host.cache.get(&page.page) {
-                            Some(cached) if !cached.is_writable => cached.image,
+                            Some(cached) if !cached.is_writable || persists => cached.image,
                             _ => return self.fail(Failure::Unprotected(blade, page.page)),
                         }
                     }

@@ -7,6 +7,8 @@
 //! * [`plan`]: what a run is,
 //! * [`trace`]: what happened in it,
 //! * `world`, `agent`, `thread`: the system,
+//! * [`script`]: threads that are told from outside what to do, `player` and `store_buffer` what they
+//!   have more than others,
 //! * `network`, `queue`: cables and the clock,
 //! * `checker`, `quiet`: what must be true, at every load and at the end,
 //! * [`batch`]: many seeds,
@@ -20,9 +22,12 @@ mod flaw;
 mod host;
 mod network;
 pub mod plan;
+mod player;
 mod queue;
 mod quiet;
+pub mod script;
 mod shrink;
+mod store_buffer;
 mod thread;
 pub mod trace;
 mod world;
@@ -32,6 +37,7 @@ use mind_common::{addr::Va, id::BladeId, wire::Refusal};
 pub use checker::Wrong;
 pub use flaw::Flaw;
 use plan::Plan;
+use script::Script;
 pub use shrink::shrink;
 use trace::Record;
 
@@ -75,6 +81,9 @@ pub enum Failure {
     /// Nothing happens any more, and somebody waits.
     #[error("nothing happens any more: threads {0:?} have not finished")]
     Stuck(Vec<usize>),
+    /// A blade came back, but what a thread with a script had done there is gone.
+    #[error("{0} is not what it was, and threads with scripts were there")]
+    Gone(BladeId),
     /// Nothing happens any more, and something is under way.
     #[error("nothing happens any more, and something is under way: {0}")]
     Busy(String),
@@ -87,6 +96,13 @@ pub enum Failure {
     /// Writes were lost, and nobody was told.
     #[error("writes to {0} are lost, and the controller does not report it")]
     Silent(Va),
+}
+
+impl Failure {
+    /// Whether threads do not come to their end.
+    const fn is_end(&self) -> bool {
+        matches!(self, Self::Endless(_) | Self::Stuck(_) | Self::Gone(_))
+    }
 }
 
 /// What came of a run.
@@ -107,4 +123,25 @@ pub struct Outcome {
 /// Runs a plan; keeps a record of what happens if `is_traced`.
 pub fn run(plan: &Plan, is_traced: bool) -> Outcome {
     world::World::new(plan, is_traced).run()
+}
+
+/// Runs a plan of which the first programs are played by these scripts. If `persists`, the run goes on
+/// when memory is wrong, and only what keeps scripts from their end fails it.
+///
+/// # Panics
+///
+/// If there are more scripts than programs.
+pub fn play<'a>(
+    plan: &'a Plan,
+    scripts: Vec<&'a mut (dyn Script + 'a)>,
+    persists: bool,
+) -> Outcome {
+    assert!(
+        scripts.len() <= plan.programs.len(),
+        "each script is played where a program of the plan is"
+    );
+    let mut world = world::World::new(plan, false);
+    world.players = player::players(plan, scripts);
+    world.persists = persists;
+    world.run()
 }

@@ -9,6 +9,7 @@ use mind_common::{
 
 use crate::{
     Failure,
+    host::Host,
     plan::{Op, Place, Program},
     trace::What,
     world::{Event, World},
@@ -28,6 +29,8 @@ enum State {
     Ready,
     /// It faulted.
     Waits(Va, Access),
+    /// It waits for its store buffer, or for other threads.
+    Rests,
     /// It syncs, with how often pages had been written when it began.
     Flushes(Connection, Vec<(Va, u64)>),
     /// The same, and the blade has flushed.
@@ -89,18 +92,41 @@ impl Thread {
 
 impl World<'_> {
     pub(crate) fn start_thread(&mut self, number: usize) {
+        if let Some(player) = self.players.get_mut(number)
+            && std::mem::replace(&mut player.is_begun, true)
+        {
+            let blade = self.plan.programs[number].blade;
+            return self.fail(Failure::Gone(blade));
+        }
         if self.threads[number].state == State::Down {
             self.go_on(number);
         }
     }
 
-    fn go_on(&mut self, number: usize) {
+    pub(crate) fn go_on(&mut self, number: usize) {
+        let random = &mut self.threads[number].random;
+        let delay = random.u64(THOUGHT..=self.plan.pace.max(THOUGHT));
+        self.go_on_after(number, delay);
+    }
+
+    pub(crate) fn go_on_after(&mut self, number: usize, delay: u64) {
         let thread = &mut self.threads[number];
-        let delay = thread.random.u64(THOUGHT..=self.plan.pace.max(THOUGHT));
         thread.state = State::Ready;
         thread.turn += 1;
         let turn = thread.turn;
         self.queue.after(delay, Event::Run(number, turn));
+    }
+
+    pub(crate) fn rest(&mut self, number: usize) {
+        self.threads[number].state = State::Rests;
+    }
+
+    pub(crate) fn rests(&self, number: usize) -> bool {
+        self.threads[number].state == State::Rests
+    }
+
+    pub(crate) fn finish(&mut self, number: usize) {
+        self.threads[number].state = State::Done;
     }
 
     fn done_with_op(&mut self, number: usize) {
@@ -119,6 +145,7 @@ impl World<'_> {
                 self.go_on(number);
             }
         }
+        self.wake_buffers(blade, page);
     }
 
     /// A thread goes on.
@@ -126,6 +153,9 @@ impl World<'_> {
         let thread = &mut self.threads[number];
         if thread.turn != turn || thread.state != State::Ready {
             return;
+        }
+        if number < self.players.len() {
+            return self.play(number);
         }
         let program = &self.plan.programs[number];
         let Some(&op) = program.ops.get(thread.next) else {
@@ -157,46 +187,71 @@ impl World<'_> {
     }
 
     fn access(&mut self, number: usize, place: Place, loads: bool, stores: bool) {
-        let program = &self.plan.programs[number];
-        let blade = program.blade;
         let value = self.queue.count();
+        let access = if stores { Access::Write } else { Access::Read };
+        let Some(found) = self.find(number, place, access) else {
+            return self.wait_for(number, place.page, access);
+        };
+        if loads {
+            self.loaded(number, place, found);
+        }
+        if stores {
+            self.stored(number, place, value);
+        }
+        self.done_with_op(number);
+    }
+
+    /// What a thread finds in its blade's cache, unless the access faults.
+    pub(crate) fn find(&self, number: usize, place: Place, access: Access) -> Option<u64> {
+        let host = self.host_of(number)?;
+        let cached = host.cache.get(&place.page)?;
+        (access == Access::Read || cached.is_writable).then(|| cached.image[place.word])
+    }
+
+    /// A thread has loaded from the cache.
+    pub(crate) fn loaded(&mut self, number: usize, place: Place, found: u64) {
+        self.record(What::Loaded(number, place, found));
+        let is_heard = self.host_of(number).is_some_and(|host| !host.is_cut);
+        if is_heard && let Err(wrong) = self.checker.load(place, found) {
+            let blade = self.plan.programs[number].blade;
+            self.fail(Failure::Wrong(blade, wrong));
+        }
+    }
+
+    /// A thread stores into the cache, where the page is to write.
+    pub(crate) fn stored(&mut self, number: usize, place: Place, value: u64) {
+        let blade = self.plan.programs[number].blade;
         let machine = self.machines.get_mut(&blade);
         let Some(host) = machine.and_then(|machine| machine.host.as_mut()) else {
             return;
         };
         let is_cut = host.is_cut;
-        match host.cache.get_mut(&place.page) {
-            Some(cached) if !stores || cached.is_writable => {
-                let found = cached.image[place.word];
-                if stores {
-                    cached.image[place.word] = value;
-                }
-                let image = cached.image;
-                if loads {
-                    self.record(What::Loaded(number, place, found));
-                    if !is_cut && let Err(wrong) = self.checker.load(place, found) {
-                        self.fail(Failure::Wrong(blade, wrong));
-                    }
-                }
-                if stores {
-                    self.record(What::Stored(number, place, value));
-                    if !is_cut {
-                        self.checker.stored(place.page, image);
-                    }
-                }
-                self.done_with_op(number);
-            }
-            _ => {
-                let access = if stores { Access::Write } else { Access::Read };
-                self.threads[number].state = State::Waits(place.page, access);
-                self.record(What::Fault(number, place.page, access));
-                let page = PageRequest {
-                    page: place.page,
-                    domain: program.domain,
-                };
-                self.fault(blade, page, access);
-            }
+        let Some(cached) = host.cache.get_mut(&place.page) else {
+            return;
+        };
+        cached.image[place.word] = value;
+        let image = cached.image;
+        self.record(What::Stored(number, place, value));
+        if !is_cut {
+            self.checker.stored(place.page, image);
         }
+    }
+
+    fn host_of(&self, number: usize) -> Option<&Host> {
+        let blade = self.plan.programs[number].blade;
+        self.machines.get(&blade)?.host.as_ref()
+    }
+
+    /// A thread waits for a page.
+    pub(crate) fn wait_for(&mut self, number: usize, page: Va, access: Access) {
+        self.threads[number].state = State::Waits(page, access);
+        self.fault_of(number, page, access);
+    }
+
+    pub(crate) fn fault_of(&mut self, number: usize, page: Va, access: Access) {
+        let Program { blade, domain, .. } = self.plan.programs[number];
+        self.record(What::Fault(number, page, access));
+        self.fault(blade, PageRequest { page, domain }, access);
     }
 
     /// Accesses to the page can't be carried out.
@@ -228,9 +283,10 @@ impl World<'_> {
             }
             self.done_with_op(number);
         }
+        self.failed_buffers(blade, page, refusal);
     }
 
-    fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
+    pub(crate) fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
         let host = self.machines.get(&blade).and_then(|m| m.host.as_ref());
         if host.is_none_or(|host| host.is_cut) {
             return true;

@@ -22,6 +22,7 @@ use crate::{
     host::Machine,
     network::{Network, Way},
     plan::{Change, Disturbance, Image, Plan, blade, dice},
+    player::{Meetings, Player},
     queue::Queue,
     thread::Thread,
     trace::{Log, What},
@@ -39,6 +40,8 @@ pub(crate) enum Event {
     Down(Node, Packet<Image>),
     /// A thread goes on, unless it has gone on since.
     Run(usize, u64),
+    /// A store of a thread leaves its store buffer.
+    Drain(usize),
     /// A blade's timer is due.
     Poll(BladeId),
     /// The controller goes on.
@@ -64,6 +67,11 @@ pub(crate) struct World<'a> {
     pub(crate) controller: Controller,
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
+    /// Of the threads with scripts, which come first.
+    pub(crate) players: Vec<Player<'a>>,
+    pub(crate) meetings: Meetings,
+    /// It goes on when something is wrong, as long as it can: somebody else looks.
+    pub(crate) persists: bool,
     pub(crate) checker: Checker,
     pub(crate) log: Log,
     /// When what was said on a connection last arrives, to and from the controller.
@@ -110,6 +118,9 @@ impl<'a> World<'a> {
             controller: Controller::new(Patience::default(), slots, 0..plan.memories),
             machines: machines.collect(),
             threads: threads(plan),
+            players: Vec::new(),
+            meetings: Meetings::new(),
+            persists: false,
             checker: Checker::default(),
             log: Log::new(is_traced),
             said: BTreeMap::new(),
@@ -174,6 +185,7 @@ impl<'a> World<'a> {
             Event::Down(Node::Compute(blade), packet) => self.at_blade(blade, packet),
             Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
             Event::Run(thread, turn) => self.run_thread(thread, turn),
+            Event::Drain(thread) => self.drain(thread),
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
             Event::Command(link, command) => self.obey(link, command),
@@ -189,6 +201,9 @@ impl<'a> World<'a> {
 
     /// Notes what went wrong first.
     pub(crate) fn fail(&mut self, failure: Failure) {
+        if self.persists && !failure.is_end() {
+            return;
+        }
         self.failure.get_or_insert(failure);
     }
 
