@@ -1,0 +1,186 @@
+//! Who plays what in a batch of copies, and where the variables are: drawn by lot.
+
+use fastrand::Rng;
+use mind_common::addr::{
+    BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE,
+};
+use mind_sim::plan::{Place, WORDS};
+
+use crate::blades::layout::{Layout, TooManyVariables};
+use crate::blades::plan::Touch;
+use crate::test::Test;
+
+/// The longest time that a thread waits by lot before it begins, in nanoseconds: as long as a few
+/// faults.
+const LONGEST_DELAY: u64 = 64_000;
+
+/// A copy of a test.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// Where its variables are, in the order of the test's memory.
+    pub places: Vec<Place>,
+    /// Who plays each thread.
+    pub players: Vec<usize>,
+    /// How long each thread waits after all have met, in nanoseconds.
+    pub delays: Vec<u64>,
+    /// Who sets the variables before and reads them afterwards.
+    pub keeper: usize,
+    /// Whether variables that begin as zero are set, too.
+    pub sets_zeros: bool,
+    /// What players do before with which page, in any order.
+    pub touches: Vec<(usize, Place, Touch)>,
+}
+
+/// A batch of copies, in the order in which they run.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// The copies.
+    pub copies: Vec<Copy>,
+    /// The regions in which they lie.
+    pub regions: Vec<Region>,
+}
+
+/// The most variables of a copy.
+const fn most_variables(layout: Layout) -> usize {
+    match layout {
+        Layout::OwnPage => usize::MAX,
+        Layout::OneRegion => 2 * WORDS,
+        Layout::OnePage => WORDS,
+    }
+}
+
+/// Whether a copy of the test fits into simulated pages, which have few words.
+///
+/// # Errors
+///
+/// If not.
+pub fn check(test: &Test, layout: Layout) -> Result<(), TooManyVariables> {
+    let (variables, most) = (test.memory().len(), most_variables(layout));
+    if variables <= most {
+        return Ok(());
+    }
+    Err(TooManyVariables {
+        test: test.name().to_owned(),
+        variables,
+        layout,
+        most,
+    })
+}
+
+/// A region of its own, which can't grow into another.
+fn region(number: usize, memories: u8) -> Region {
+    let memory = number % usize::from(memories);
+    let base = WINDOW_BASE + ((memory as u64) << SLICE_SHIFT) + ((number as u64) << BLOCK_SHIFT);
+    Region::containing(Va(base), INITIAL_REGION_ORDER)
+        .unwrap_or_else(|| unreachable!("regions may have their initial order"))
+}
+
+impl Cast {
+    /// Draws who does what in that many copies, among so many players.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer players than threads, or no place for the variables: see [`check`].
+    pub fn new(
+        test: &Test,
+        layout: Layout,
+        copies: usize,
+        players: usize,
+        memories: u8,
+        random: &mut Rng,
+    ) -> Self {
+        let variables = test.memory().len();
+        let mut cast = Self {
+            copies: Vec::with_capacity(copies),
+            regions: Vec::new(),
+        };
+        let mut order: Vec<usize> = (0..players).collect();
+        for _ in 0..copies {
+            let first = cast.regions.len();
+            let regions = match layout {
+                Layout::OwnPage => variables.max(1),
+                Layout::OneRegion | Layout::OnePage => 1,
+            };
+            let numbers = first..first + regions;
+            cast.regions
+                .extend(numbers.map(|number| region(number, memories)));
+            let pages = pages(&cast.regions[first..], layout, variables, random);
+            let places = places(&pages, variables, random);
+            random.shuffle(&mut order);
+            let threads = test.threads().len();
+            assert!(threads <= players, "each thread is played by somebody else");
+            cast.copies.push(Copy {
+                touches: touches(&places, players, random),
+                places,
+                players: order[..threads].to_vec(),
+                delays: (0..threads).map(|_| delay(random)).collect(),
+                keeper: random.usize(..players),
+                sets_zeros: random.bool(),
+            });
+        }
+        random.shuffle(&mut cast.copies);
+        cast
+    }
+}
+
+/// The pages that variables take by turns.
+fn pages(regions: &[Region], layout: Layout, variables: usize, random: &mut Rng) -> Vec<Va> {
+    let taken = match layout {
+        Layout::OneRegion if variables > 1 => 2,
+        Layout::OwnPage | Layout::OneRegion | Layout::OnePage => 1,
+    };
+    let of_region = |region: &Region| {
+        let pages = 1 << INITIAL_REGION_ORDER;
+        let mut numbers: Vec<u64> = (0..pages).collect();
+        random.shuffle(&mut numbers);
+        let base = region.base().0;
+        numbers
+            .into_iter()
+            .take(taken)
+            .map(move |number| Va(base + (number << PAGE_SHIFT)))
+    };
+    regions.iter().flat_map(of_region).collect()
+}
+
+fn places(pages: &[Va], variables: usize, random: &mut Rng) -> Vec<Place> {
+    let mut words: Vec<Vec<usize>> = Vec::new();
+    for _ in pages {
+        let mut of_page: Vec<usize> = (0..WORDS).collect();
+        random.shuffle(&mut of_page);
+        words.push(of_page);
+    }
+    let place = |variable: usize| {
+        let (turn, number) = (variable % pages.len(), variable / pages.len());
+        Place {
+            page: pages[turn],
+            word: words[turn][number],
+        }
+    };
+    (0..variables).map(place).collect()
+}
+
+fn touches(places: &[Place], players: usize, random: &mut Rng) -> Vec<(usize, Place, Touch)> {
+    let mut touches = Vec::new();
+    for place in places {
+        for player in 0..players {
+            let touch = match random.u32(..8) {
+                0..4 => continue,
+                4..7 => Touch::Read,
+                _ => Touch::Write,
+            };
+            touches.push((player, *place, touch));
+        }
+    }
+    random.shuffle(&mut touches);
+    touches
+}
+
+/// None, or up to a length that is drawn first: the interesting ones may be short or long.
+fn delay(random: &mut Rng) -> u64 {
+    let longest = LONGEST_DELAY >> random.u32(..8);
+    if random.bool() {
+        0
+    } else {
+        random.u64(..longest)
+    }
+}
