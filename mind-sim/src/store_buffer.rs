@@ -19,7 +19,7 @@ use crate::{
 
 /// The binary logarithm of how long a store waits at most, in nanoseconds: from much less to much more
 /// than a fault takes.
-const LONGEST_WAIT: std::ops::RangeInclusive<u32> = 6..=17;
+const LONGEST_WAIT: std::ops::RangeInclusive<u32> = 6..=19;
 
 /// What the oldest store is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use crate::blades::layout::{Layout, TooManyVariables};
 use crate::blades::plan::Touch;
 use crate::test::Test;
 
-/// The longest time that a thread waits by lot before it begins, in nanoseconds: as long as a few
-/// faults.
-const LONGEST_DELAY: u64 = 64_000;
+/// The binary logarithm of the longest time that threads of a copy wait by lot before they begin, in
+/// nanoseconds: from much less than a fault takes to the time of many.
+const LONGEST_DELAY: std::ops::RangeInclusive<u32> = 10..=19;
 
 /// A copy of a test.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Cast {
                 touches: touches(&places, players, random),
                 places,
                 players: order[..threads].to_vec(),
-                delays: (0..threads).map(|_| delay(random)).collect(),
+                delays: delays(threads, random),
                 keeper: random.usize(..players),
                 sets_zeros: random.bool(),
             });
@@ -175,12 +175,12 @@ fn touches(places: &[Place], players: usize, random: &mut Rng) -> Vec<(usize, Pl
     touches
 }
 
-/// None, or up to a length that is drawn first: the interesting ones may be short or long.
-fn delay(random: &mut Rng) -> u64 {
-    let longest = LONGEST_DELAY >> random.u32(..8);
-    if random.bool() {
-        0
-    } else {
-        random.u64(..longest)
-    }
+/// One for each thread; for a quarter of the threads none.
+fn delays(threads: usize, random: &mut Rng) -> Vec<u64> {
+    let longest = 1 << random.u32(LONGEST_DELAY);
+    let delay = |_| match random.u8(..4) {
+        0 => 0,
+        _ => random.u64(..longest),
+    };
+    (0..threads).map(delay).collect()
 }
