@@ -184,3 +184,69 @@ fn delays(threads: usize, random: &mut Rng) -> Vec<u64> {
     };
     (0..threads).map(delay).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::family;
+
+    fn named(name: &str) -> Test {
+        family::test(&family::named(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn variables_lie_as_their_layout_says_and_copies_share_nothing() {
+        let mut random = Rng::with_seed(1);
+        for layout in Layout::ALL {
+            let cast = Cast::new(&named("ISA2"), layout, 40, 5, 2, &mut random);
+            let bases: BTreeSet<_> = cast.regions.iter().map(|region| region.base()).collect();
+            assert_eq!(bases.len(), cast.regions.len());
+            let mut taken = BTreeSet::new();
+            for copy in &cast.copies {
+                let words: BTreeSet<_> = copy.places.iter().map(|at| (at.page, at.word)).collect();
+                let pages: BTreeSet<_> = copy.places.iter().map(|at| at.page).collect();
+                let regions: BTreeSet<_> = pages
+                    .iter()
+                    .map(|page| cast.regions.iter().position(|of| of.contains(*page)))
+                    .collect();
+                let expected = match layout {
+                    Layout::OwnPage => (3, 3),
+                    Layout::OneRegion => (2, 1),
+                    Layout::OnePage => (1, 1),
+                };
+                assert_eq!((pages.len(), regions.len()), expected, "{layout}");
+                assert_eq!(words.len(), 3, "each variable has a word of its own");
+                assert!(copy.places.iter().all(|place| place.word < WORDS));
+                assert!(!regions.contains(&None));
+                assert!(regions.into_iter().all(|region| taken.insert(region)));
+            }
+        }
+    }
+
+    #[test]
+    fn everybody_plays_everything_and_nobody_two_threads_of_a_copy() {
+        let cast = Cast::new(
+            &named("SB"),
+            Layout::OwnPage,
+            200,
+            3,
+            1,
+            &mut Rng::with_seed(2),
+        );
+        let casts: BTreeSet<_> = cast.copies.iter().map(|copy| &copy.players).collect();
+        assert_eq!(casts.len(), 6, "all pairs, both ways round");
+        assert!(casts.iter().all(|players| players[0] != players[1]));
+        for player in 0..3 {
+            assert!(cast.copies.iter().any(|copy| copy.keeper == player));
+            for touch in [Touch::Read, Touch::Write] {
+                let mut touches = cast.copies.iter().flat_map(|copy| &copy.touches);
+                assert!(touches.any(|(of, _, what)| (*of, *what) == (player, touch)));
+            }
+        }
+        for zeros in [true, false] {
+            assert!(cast.copies.iter().any(|copy| copy.sets_zeros == zeros));
+        }
+    }
+}

@@ -146,3 +146,56 @@ fn disturbances(
     list.sort_by_key(|(at, _)| *at);
     list
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans() -> impl Iterator<Item = (Company, Plan)> {
+        (0..200).map(|seed| {
+            let mut random = Rng::with_seed(seed);
+            let company = Company::draw(4, &mut random);
+            let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 2).unwrap();
+            let plan = plan(&company, &[region], None, &mut random);
+            (company, plan)
+        })
+    }
+
+    #[test]
+    fn threads_are_on_blades_that_do_not_fail() {
+        for (company, plan) in plans() {
+            assert!(company.players.len() >= 4);
+            assert!(
+                company
+                    .players
+                    .iter()
+                    .all(|player| *player < company.blades)
+            );
+            for (player, program) in company.players.iter().zip(&plan.programs) {
+                assert_eq!(program.blade, blade(*player));
+                assert!(program.ops.is_empty(), "a script says what it does");
+                let fails = |(_, what): &(u64, Disturbance)| matches!(what, Disturbance::Crash { blade, .. } if *blade == program.blade);
+                assert!(!plan.disturbances.iter().any(fails));
+            }
+        }
+    }
+
+    #[test]
+    fn all_kinds_of_weather_and_of_disturbances_come() {
+        let plans: Vec<_> = plans().map(|(_, plan)| plan).collect();
+        let some = |is: fn(&Weather) -> bool| plans.iter().any(|plan| is(&plan.weather));
+        assert!(some(|weather| weather.loss > 0) && some(|weather| weather.duplication > 0));
+        assert!(some(|weather| weather.lateness > 0));
+        let is_calm =
+            |weather: &Weather| weather.loss + weather.duplication + weather.lateness == 0;
+        assert!(some(is_calm));
+        let all = || plans.iter().flat_map(|plan| &plan.disturbances);
+        for change in [Change::Reset, Change::Split, Change::Merge] {
+            let is =
+                |what: &Disturbance| matches!(what, Disturbance::Change(of, _) if *of == change);
+            assert!(all().any(|(_, what)| is(what)), "{change:?}");
+        }
+        assert!(all().any(|(_, what)| matches!(what, Disturbance::Crash { .. })));
+        assert!(all().any(|(_, what)| matches!(what, Disturbance::Unplug { .. })));
+    }
+}
