@@ -33,7 +33,7 @@ fn report(tests: &[Test], copies: u64, flaw: Option<Flaw>) -> Report {
     runner::run(tests, &mut runners, copies, |_| {}).unwrap()
 }
 
-/// How often each value of the condition's registers was seen, as a text.
+/// All rows, as a text.
 fn shown(judged: &Judged) -> String {
     let rows = judged.outcomes.iter().map(|row| format!("{row:?}\n"));
     format!(

@@ -24,19 +24,18 @@ pub struct Setting<'t> {
 /// Why a batch has no outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// The simulator saw that something is wrong, which it should report as an outcome only if a node
-    /// is broken on purpose.
-    #[error("in the batch of seed {seed}, the simulator stops: {failure}")]
+    /// The simulator saw that something is wrong, whatever the outcomes are.
+    #[error("the simulator stops a batch (drawn from {seed}): {failure}")]
     Failure {
-        /// Of the batch.
+        /// What the batch is drawn from.
         seed: u64,
         /// What it saw.
         failure: Failure,
     },
     /// Somebody did not finish, and nobody complains.
-    #[error("the batch of seed {seed} ends without all of the values of copy {copy}")]
+    #[error("a batch (drawn from {seed}) ends without all the values of copy {copy}")]
     Missing {
-        /// Of the batch.
+        /// What the batch is drawn from.
         seed: u64,
         /// Of which copy.
         copy: usize,
