@@ -16,6 +16,7 @@ use mind_nodes::{
 
 use crate::{
     Failure, Flaw,
+    coverage::Pair,
     host::{Cached, Host},
     plan::Image,
     trace::What,
@@ -400,6 +401,9 @@ impl World<'_> {
             }
             Action::Appeal { page } => self.ask(life, 0, Request::Appeal(page.page)),
             Action::Served { .. } => {}
+            Action::Stepped { before, event, .. } => {
+                self.coverage.count(Pair::Page(before, event));
+            }
             Action::Flushed { token } if token & OF_THREAD != 0 => {
                 let thread = (token & !OF_THREAD) as usize;
                 if let Some((start, length)) = self.threads[thread].flushed(life) {

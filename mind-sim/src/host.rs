@@ -33,9 +33,13 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(life: Connection, capacity: usize) -> Self {
+        let config = Config {
+            is_watched: true,
+            ..Config::new(life, capacity)
+        };
         Self {
             life,
-            blade: Blade::new(Config::new(life, capacity)),
+            blade: Blade::new(config),
             cache: BTreeMap::new(),
             poll_at: None,
             writing: BTreeMap::new(),

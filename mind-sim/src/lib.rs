@@ -9,6 +9,7 @@
 //! * `world`, `agent`, `thread`: the system,
 //! * `network`, `queue`: cables and the clock,
 //! * `checker`, `quiet`: what must be true, at every load and at the end,
+//! * [`coverage`]: what of the two machines was reached,
 //! * [`batch`]: many seeds,
 //! * [`shrink`]: cuts a run that fails down,
 //! * `flaw`: nodes that are broken on purpose.
@@ -16,6 +17,7 @@
 mod agent;
 pub mod batch;
 mod checker;
+pub mod coverage;
 mod flaw;
 mod host;
 mod network;
@@ -30,6 +32,7 @@ mod world;
 use mind_common::{addr::Va, id::BladeId, wire::Refusal};
 
 pub use checker::Wrong;
+use coverage::Coverage;
 pub use flaw::Flaw;
 use plan::Plan;
 pub use shrink::shrink;
@@ -100,6 +103,8 @@ pub struct Outcome {
     pub virtual_nanos: u64,
     /// What went wrong, if something did.
     pub failure: Option<Failure>,
+    /// What of the machines it reached.
+    pub coverage: Coverage,
     /// What happened, if that was to be kept.
     pub records: Vec<Record>,
 }

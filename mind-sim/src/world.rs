@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use mind_common::{
     addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
+    directory::Word,
     id::BladeId,
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
 };
@@ -12,13 +13,14 @@ use mind_nodes::{
     Node,
     controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
     memory::Memory,
-    packet::Packet,
+    packet::{Body, Packet},
     switch::{Port, Switch},
 };
 
 use crate::{
     Failure, Outcome,
     checker::Checker,
+    coverage::{Coverage, Happening, Kind, Pair},
     host::Machine,
     network::{Network, Way},
     plan::{Change, Disturbance, Image, Plan, blade, dice},
@@ -71,6 +73,9 @@ pub(crate) struct World<'a> {
     /// When the controller goes on, where that is arranged.
     step_at: Option<u64>,
     pub(crate) failure: Option<Failure>,
+    pub(crate) coverage: Coverage,
+    /// The words before a step of the controller's.
+    words: Vec<Word>,
 }
 
 fn threads(plan: &Plan) -> Vec<Thread> {
@@ -115,6 +120,8 @@ impl<'a> World<'a> {
             said: BTreeMap::new(),
             step_at: None,
             failure: None,
+            coverage: Coverage::default(),
+            words: Vec::new(),
         };
         world.begin();
         world
@@ -164,6 +171,7 @@ impl<'a> World<'a> {
             events,
             virtual_nanos: self.queue.now(),
             failure: self.failure,
+            coverage: self.coverage,
             records: self.log.into_records(),
         }
     }
@@ -208,8 +216,14 @@ impl<'a> World<'a> {
     }
 
     fn at_switch(&mut self, from: Node, packet: Packet<Image>) {
+        let word = self.word_of(&packet);
         let handled = self.switch.handle(from, packet);
         self.spoil_switch(from);
+        let happening = Happening::of_packet(&packet, handled.verdict);
+        if let Some((word, happening)) = word.zip(happening) {
+            let pair = Pair::Word(Kind::of(word), happening);
+            self.coverage.count(pair);
+        }
         self.record(What::Switched(from, packet, handled.verdict));
         for (node, packet) in handled.sent {
             let delays = self.network.delays(self.queue.now(), node, Way::Down);
@@ -218,6 +232,19 @@ impl<'a> World<'a> {
                 self.queue.after(delay, Event::Down(node, packet));
             }
         }
+    }
+
+    /// The word of the page that the packet of a compute blade is about.
+    fn word_of(&self, packet: &Packet<Image>) -> Option<Word> {
+        let page = match packet.body {
+            Body::Request { page, .. } | Body::Write { page, .. } => page.page,
+            Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. } => {
+                invalidation.page
+            }
+            _ => return None,
+        };
+        let slot = self.switch.tables().slot(page)?;
+        self.switch.slots().get(slot).map(|slot| slot.word)
     }
 
     fn at_memory(&mut self, number: u8, mut packet: Packet<Image>) {
@@ -265,7 +292,11 @@ impl<'a> World<'a> {
         }
         self.step_at = None;
         let mut out = Vec::new();
+        self.words.clear();
+        let words = self.switch.slots().iter().map(|slot| slot.word);
+        self.words.extend(words);
         let progress = self.controller.step(now, &mut self.switch, &mut out);
+        self.count_changes();
         self.notice_cuts();
         for (link, command) in out {
             self.tell(link, command);
@@ -275,6 +306,15 @@ impl<'a> World<'a> {
             Progress::Waits { until } => self.step_at(until.max(now + 1)),
             // It goes on when it hears something.
             Progress::Awaits | Progress::Idle => {}
+        }
+    }
+
+    fn count_changes(&mut self) {
+        for (before, slot) in self.words.iter().zip(self.switch.slots()) {
+            if let Some(happening) = Happening::of_change(*before, slot.word) {
+                let pair = Pair::Word(Kind::of(*before), happening);
+                self.coverage.count(pair);
+            }
         }
     }
 
