@@ -11,7 +11,6 @@ use mind_nodes::{
     Node,
     controller::{Ask, Command, Input, Link, Request},
     packet::Packet,
-    switch::Port,
 };
 
 use crate::{
@@ -25,14 +24,16 @@ use crate::{
 
 /// What a command or an answer takes between the controller and an agent, in nanoseconds.
 const CONTROL: std::ops::Range<u64> = 20_000..200_000;
+/// How late a daemon looks at its timers, in nanoseconds.
+pub(crate) const TARDINESS: std::ops::Range<u64> = 0..20_000;
 /// How long the controller waits until a blade has flushed, in nanoseconds.
 const FLUSH_LIMIT: u64 = 2_000_000_000;
 /// How soon a daemon that was sent away is started again, in nanoseconds.
-const RESTART: u64 = 5_000_000;
+pub(crate) const RESTART: u64 = 5_000_000;
 /// Flushes that threads asked for, by token: this and the number of the thread.
 const OF_THREAD: u64 = 1 << 32;
 /// Replies about domains, by number: this and the number of the thread.
-const PLACING: u32 = 1 << 31;
+pub(crate) const PLACING: u32 = 1 << 31;
 
 impl World<'_> {
     // Connections to the controller: nothing is lost, and order is kept.
@@ -62,11 +63,15 @@ impl World<'_> {
     }
 
     fn say(&mut self, life: Connection, input: Input) {
+        let is_severed = |host: &mut Host| host.life == life && host.is_severed;
+        if self.host(life.blade).is_some_and(is_severed) {
+            return;
+        }
         let at = self.arrival(Link::Compute(life.to_qp()), true);
         self.queue.at(at, Event::Hear(input));
     }
 
-    fn ask(&mut self, life: Connection, id: u32, request: Request) {
+    pub(crate) fn ask(&mut self, life: Connection, id: u32, request: Request) {
         let from = Some(life);
         self.say(life, Input::Ask(Ask { from, id, request }));
     }
@@ -119,7 +124,8 @@ impl World<'_> {
             self.live(life);
             return;
         }
-        if self.host(blade).is_none_or(|host| host.life != life) {
+        let hears = |host: &mut Host| host.life == life && !host.is_severed;
+        if !self.host(blade).is_some_and(hears) {
             return;
         }
         match command {
@@ -138,96 +144,6 @@ impl World<'_> {
             | Command::Zero { .. }
             | Command::FencePages { .. }
             | Command::FenceBlade { .. } => {}
-        }
-    }
-
-    // Lives.
-
-    fn host(&mut self, blade: BladeId) -> Option<&mut Host> {
-        self.machines.get_mut(&blade)?.host.as_mut()
-    }
-
-    /// A life begins: its programs ask to be let in.
-    fn live(&mut self, life: Connection) {
-        let blade = life.blade;
-        let capacity = self.plan.capacity;
-        if let Some(machine) = self.machines.get_mut(&blade) {
-            machine.host = Some(Host::new(life, capacity));
-        }
-        for number in 0..self.threads.len() {
-            let program = &self.plan.programs[number];
-            if program.blade == blade {
-                let place = Request::Place {
-                    domain: program.domain,
-                    blade,
-                    is_placed: true,
-                };
-                self.ask(life, PLACING | number as u32, place);
-            }
-        }
-    }
-
-    /// A life is over, with all that it has. Whose it was.
-    fn end(&mut self, blade: BladeId) -> Option<Connection> {
-        let machine = self.machines.get_mut(&blade)?;
-        let host = machine.host.take()?;
-        if !host.is_cut {
-            machine.remains = Some((host.life, host.dirty()));
-        }
-        for number in 0..self.threads.len() {
-            if self.plan.programs[number].blade == blade {
-                self.threads[number].stop();
-            }
-        }
-        Some(host.life)
-    }
-
-    /// A blade fails; the controller finds out, and it comes back.
-    pub(crate) fn crash(&mut self, blade: BladeId, noticed: u64, back: u64) {
-        if let Some(life) = self.end(blade) {
-            self.queue.after(noticed, Event::Hear(Input::Broken(life)));
-            self.queue.after(back, Event::Begin(blade));
-        }
-    }
-
-    /// Whom the switch has stopped listening to: what it has is as it was, what it wrote may be
-    /// gone.
-    pub(crate) fn notice_cuts(&mut self) {
-        for (blade, machine) in &mut self.machines {
-            let port = self.switch.tables().ports.get(&Node::Compute(*blade));
-            let is_heard = |life| port == Some(&Port::Compute(life));
-            if let Some((life, dirty)) = machine.remains.take() {
-                if is_heard(life) {
-                    machine.remains = Some((life, dirty));
-                } else {
-                    dirty
-                        .into_iter()
-                        .for_each(|page| self.checker.orphaned(page));
-                    let cut = What::Cut(Node::Compute(*blade));
-                    self.log.push(self.queue.now(), cut);
-                }
-            }
-            if let Some(host) = &mut machine.host
-                && !host.is_cut
-                && !is_heard(host.life)
-            {
-                host.is_cut = true;
-                let cut = What::Cut(Node::Compute(*blade));
-                self.log.push(self.queue.now(), cut);
-                // Until it hears of it, its programs go on with what they have: that must be true now.
-                let mut copies = host.cache.iter();
-                let differs = copies.find(|(page, cached)| {
-                    let now = self.checker.now(**page);
-                    now.is_some_and(|now| now != cached.image)
-                });
-                if let Some((page, _)) = differs {
-                    let stale = Failure::Disagrees(blade.to_string(), *page);
-                    self.failure.get_or_insert(stale);
-                }
-                for page in host.dirty() {
-                    self.checker.orphaned(page);
-                }
-            }
         }
     }
 
@@ -259,7 +175,8 @@ impl World<'_> {
             && host.poll_at.is_none_or(|already| at < already)
         {
             host.poll_at = Some(at);
-            self.queue.at(at, Event::Poll(blade));
+            let late = self.random.u64(TARDINESS);
+            self.queue.at(at + late, Event::Poll(blade));
         }
     }
 
@@ -289,9 +206,11 @@ impl World<'_> {
         });
     }
 
-    pub(crate) fn fault(&mut self, blade: BladeId, page: PageRequest, access: Access) {
-        self.with_blade(blade, None, |now, host, actions| {
-            host.blade.fault(now, page, access, actions);
+    pub(crate) fn fault(&mut self, life: Connection, page: PageRequest, access: Access) {
+        self.with_blade(life.blade, None, |now, host, actions| {
+            if host.life == life {
+                host.blade.fault(now, page, access, actions);
+            }
         });
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Host {
     pub(crate) poll_at: Option<u64>,
     /// Write-backs under way: of which page, and how often that had been written.
     pub(crate) writing: BTreeMap<u32, (Va, u64)>,
+    /// Its connection to the controller is broken.
+    pub(crate) is_severed: bool,
     /// The switch does not listen to it any more.
     pub(crate) is_cut: bool,
 }
@@ -43,6 +45,7 @@ impl Host {
             cache: BTreeMap::new(),
             poll_at: None,
             writing: BTreeMap::new(),
+            is_severed: false,
             is_cut: false,
         }
     }
@@ -66,6 +69,8 @@ pub(crate) struct Machine {
     pub(crate) host: Option<Host>,
     /// A life that is over without the switch knowing, and the pages that were dirty at its end.
     pub(crate) remains: Option<(Connection, Vec<Va>)>,
+    /// Its daemon stands still until then.
+    pub(crate) hung_until: u64,
     /// Of the action lists.
     pub(crate) actions: Vec<Action>,
 }

@@ -6,7 +6,7 @@
 //!
 //! * [`plan`]: what a run is,
 //! * [`trace`]: what happened in it,
-//! * `world`, `agent`, `thread`: the system,
+//! * `world`, `agent`, `life`, `thread`: the system,
 //! * `network`, `queue`: cables and the clock,
 //! * `checker`, `quiet`: what must be true, at every load and at the end,
 //! * [`coverage`]: what of the two machines was reached,
@@ -20,6 +20,7 @@ mod checker;
 pub mod coverage;
 mod flaw;
 mod host;
+mod life;
 mod network;
 pub mod plan;
 mod queue;

@@ -20,7 +20,7 @@ pub type Image = [u64; WORDS];
 pub const MILLISECOND: u64 = 1_000_000;
 
 /// A quick thread's pace, in nanoseconds.
-const QUICK: u64 = 50_000;
+pub(crate) const QUICK: u64 = 50_000;
 
 /// A word in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +105,23 @@ pub enum Disturbance {
         /// For how long, in nanoseconds.
         lasts: u64,
     },
+    /// The daemon of a compute blade stands still, and goes on where it was; programs run on what
+    /// they have.
+    Hang {
+        /// Whose.
+        blade: BladeId,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
+    /// The connection between a compute blade and the controller breaks: what either says is lost.
+    Sever {
+        /// Whose.
+        blade: BladeId,
+        /// After how many nanoseconds the controller finds out.
+        noticed: u64,
+        /// After how many nanoseconds the blade finds out, and begins a new life.
+        found: u64,
+    },
     /// A compute blade fails, with all that it has.
     Crash {
         /// Which.
@@ -121,6 +138,8 @@ impl Disturbance {
     pub(crate) const fn blade(self) -> Option<BladeId> {
         match self {
             Self::Crash { blade, .. }
+            | Self::Hang { blade, .. }
+            | Self::Sever { blade, .. }
             | Self::Unplug {
                 node: Node::Compute(blade),
                 ..
@@ -233,6 +252,19 @@ impl Plan {
         self.areas.iter().find(|area| area.region.contains(va))
     }
 
+    /// When the last of what goes wrong is over, in nanoseconds.
+    pub(crate) fn calm_at(&self) -> u64 {
+        let ends = self.disturbances.iter().map(|(at, what)| match *what {
+            Disturbance::Change(..) => *at,
+            Disturbance::Hang { lasts, .. } => at.saturating_add(lasts),
+            Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
+            Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
+            // Not beyond the end of the weather.
+            Disturbance::Unplug { .. } => *at,
+        });
+        ends.max().unwrap_or(0).max(self.weather.until)
+    }
+
     /// How many things its programs do.
     pub fn operations(&self) -> usize {
         self.programs.iter().map(|program| program.ops.len()).sum()
@@ -240,7 +272,11 @@ impl Plan {
 }
 
 fn weather(random: &mut fastrand::Rng) -> Weather {
-    let until = random.u64(10 * MILLISECOND..200 * MILLISECOND);
+    let until = match random.u8(0..16) {
+        // Long enough for blades to give up.
+        0 => random.u64(1_000 * MILLISECOND..9_000 * MILLISECOND),
+        _ => random.u64(10 * MILLISECOND..200 * MILLISECOND),
+    };
     let mut up_to = |most: u32| {
         if random.bool() {
             random.u32(0..=most)
@@ -301,6 +337,15 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
         .collect()
 }
 
+/// How long something lasts: mostly until somebody asks again, or until blades are sent away.
+fn duration(random: &mut fastrand::Rng) -> u64 {
+    match random.u8(0..8) {
+        0 => random.u64(0..7_000 * MILLISECOND),
+        1 => random.u64(0..4_000 * MILLISECOND),
+        _ => random.u64(0..50 * MILLISECOND),
+    }
+}
+
 fn disturbances(
     random: &mut fastrand::Rng,
     blades: u8,
@@ -314,7 +359,7 @@ fn disturbances(
             let at = random.u64(0..until);
             let area = &areas[random.usize(0..areas.len())];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..10) {
+            let what = match random.u8(0..12) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // A daemon that dies is missed at once, a host after a while.
@@ -328,13 +373,22 @@ fn disturbances(
                 3 | 4 => Disturbance::Change(Change::Reset, pick(random, area, 8)),
                 5 | 6 => Disturbance::Change(Change::Split, pick(random, area, 8)),
                 7 => Disturbance::Change(Change::Merge, pick(random, area, 8)),
+                8 => Disturbance::Hang {
+                    blade: compute,
+                    lasts: duration(random),
+                },
+                9 if crashes => Disturbance::Sever {
+                    blade: compute,
+                    noticed: duration(random),
+                    found: duration(random),
+                },
                 _ => Disturbance::Unplug {
                     node: if random.u8(0..5) == 0 {
                         Node::Memory(random.u8(0..memories))
                     } else {
                         Node::Compute(compute)
                     },
-                    lasts: random.u64(0..50 * MILLISECOND),
+                    lasts: duration(random),
                 },
             };
             (at, what)

@@ -9,13 +9,17 @@ use mind_common::{
 
 use crate::{
     Failure,
-    plan::{Op, Place, Program},
+    plan::{Op, Place, Program, QUICK},
     trace::What,
     world::{Event, World},
 };
 
 /// What a thread does between two operations takes at least so long, in nanoseconds.
 const THOUGHT: u64 = 100;
+/// A thread whose page is there goes on within so long, in nanoseconds.
+const AWAKENING: u64 = 5_000;
+/// What it takes until the daemon hears of a fault, in nanoseconds.
+const UFFD: std::ops::Range<u64> = 300..20_000;
 /// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
 const AFTERMATH: u64 = 6_000_000_000;
 
@@ -94,9 +98,19 @@ impl World<'_> {
         }
     }
 
+    /// It goes on after a while: quickly once nothing goes wrong any more.
     fn go_on(&mut self, number: usize) {
+        let pace = if self.queue.now() < self.calm_at {
+            self.plan.pace
+        } else {
+            QUICK.min(self.plan.pace)
+        };
+        self.go_on_within(number, pace);
+    }
+
+    fn go_on_within(&mut self, number: usize, most: u64) {
         let thread = &mut self.threads[number];
-        let delay = thread.random.u64(THOUGHT..=self.plan.pace.max(THOUGHT));
+        let delay = thread.random.u64(THOUGHT..=most.max(THOUGHT));
         thread.state = State::Ready;
         thread.turn += 1;
         let turn = thread.turn;
@@ -116,7 +130,7 @@ impl World<'_> {
                 && program.domain == page.domain
                 && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
             {
-                self.go_on(number);
+                self.go_on_within(number, AWAKENING);
             }
         }
     }
@@ -164,7 +178,7 @@ impl World<'_> {
         let Some(host) = machine.and_then(|machine| machine.host.as_mut()) else {
             return;
         };
-        let is_cut = host.is_cut;
+        let (life, is_cut) = (host.life, host.is_cut);
         match host.cache.get_mut(&place.page) {
             Some(cached) if !stores || cached.is_writable => {
                 let found = cached.image[place.word];
@@ -194,7 +208,8 @@ impl World<'_> {
                     page: place.page,
                     domain: program.domain,
                 };
-                self.fault(blade, page, access);
+                let delay = self.random.u64(UFFD);
+                self.queue.after(delay, Event::Fault(life, page, access));
             }
         }
     }
@@ -219,7 +234,7 @@ impl World<'_> {
                 continue;
             }
             if wanted < access {
-                self.go_on(number);
+                self.go_on_within(number, AWAKENING);
                 continue;
             }
             self.record(What::Failed(number, page.page, refusal));
@@ -244,7 +259,7 @@ impl World<'_> {
             .lost()
             .iter()
             .any(|lost| lost.region.contains(page));
-        (fails && is_lost) || self.queue.now() < self.plan.weather.until + AFTERMATH
+        (fails && is_lost) || self.queue.now() < self.calm_at + AFTERMATH
     }
 
     /// The controller says that what the thread synced is in memory.

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use mind_common::{
     addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
+    blade::Access,
     directory::Word,
-    id::BladeId,
+    id::{BladeId, Connection},
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
+    wire::message::PageRequest,
 };
 use mind_nodes::{
     Node,
@@ -41,6 +43,8 @@ pub(crate) enum Event {
     Down(Node, Packet<Image>),
     /// A thread goes on, unless it has gone on since.
     Run(usize, u64),
+    /// The daemon of that life hears of a fault.
+    Fault(Connection, PageRequest, Access),
     /// A blade's timer is due.
     Poll(BladeId),
     /// The controller goes on.
@@ -51,6 +55,8 @@ pub(crate) enum Event {
     Hear(Input),
     /// A blade begins a life.
     Begin(BladeId),
+    /// A life finds out that the controller does not hear it any more.
+    Abandoned(Connection),
     /// One of the plan's disturbances.
     Disturb(usize),
 }
@@ -58,6 +64,8 @@ pub(crate) enum Event {
 /// The system.
 pub(crate) struct World<'a> {
     pub(crate) plan: &'a Plan,
+    /// When the last of what goes wrong is over.
+    pub(crate) calm_at: u64,
     pub(crate) queue: Queue<Event>,
     pub(crate) random: fastrand::Rng,
     pub(crate) network: Network,
@@ -105,6 +113,7 @@ impl<'a> World<'a> {
         let machines = (0..plan.blades).map(|number| (blade(number), Machine::default()));
         let mut world = Self {
             plan,
+            calm_at: plan.calm_at(),
             queue: Queue::new(),
             random: dice(plan.seed, 2),
             network: Network::new(plan.seed, plan.weather),
@@ -152,7 +161,7 @@ impl<'a> World<'a> {
 
     /// Runs until nothing is left to happen.
     pub(crate) fn run(mut self) -> Outcome {
-        let limit = self.plan.weather.until + PATIENCE;
+        let limit = self.calm_at + PATIENCE;
         let mut events = 0;
         while self.failure.is_none() {
             let Some(event) = self.queue.pop() else {
@@ -177,11 +186,15 @@ impl<'a> World<'a> {
     }
 
     fn happens(&mut self, event: Event) {
+        let Some(event) = self.unless_hung(event) else {
+            return;
+        };
         match event {
             Event::Up(node, packet) => self.at_switch(node, packet),
             Event::Down(Node::Compute(blade), packet) => self.at_blade(blade, packet),
             Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
             Event::Run(thread, turn) => self.run_thread(thread, turn),
+            Event::Fault(life, page, access) => self.fault(life, page, access),
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
             Event::Command(link, command) => self.obey(link, command),
@@ -191,6 +204,7 @@ impl<'a> World<'a> {
                 self.step_after(0);
             }
             Event::Begin(blade) => self.hear(Ask::of_nobody(Request::Register(blade))),
+            Event::Abandoned(life) => self.abandoned(life),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
     }
@@ -328,6 +342,12 @@ impl<'a> World<'a> {
                 Change::Merge => Request::Merge(va),
             })),
             Disturbance::Unplug { node, lasts } => self.network.unplug(node, now + lasts),
+            Disturbance::Hang { blade, lasts } => self.hang(blade, lasts),
+            Disturbance::Sever {
+                blade,
+                noticed,
+                found,
+            } => self.sever(blade, noticed, found),
             Disturbance::Crash {
                 blade,
                 noticed,
