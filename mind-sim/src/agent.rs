@@ -2,7 +2,7 @@
 //! daemon does it.
 
 use mind_common::{
-    addr::Va,
+    addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     blade::{Access, Action, Incoming, Outgoing},
     id::{BladeId, Connection, DomainId},
     wire::{Syndrome, message::PageRequest},
@@ -94,8 +94,18 @@ impl World<'_> {
             return;
         };
         let id = match command {
+            Command::Zero { id, .. } if self.mapped.unzeroed(number) > self.queue.now() => {
+                let at = self.arrival(link, true);
+                let answer = Input::Answer { id, done: false };
+                self.queue.at(at, Event::Hear(answer));
+                return;
+            }
             Command::Zero { id, first, count } => {
                 memory.zero(first, count);
+                let base = WINDOW_BASE + (u64::from(number) << SLICE_SHIFT);
+                for page in first..first + count {
+                    self.checker.zeroed(Va(base + (page << PAGE_SHIFT)));
+                }
                 id
             }
             Command::FencePages { id, first, count } => {
@@ -272,10 +282,15 @@ impl World<'_> {
                     return self.fail(Failure::NoData(blade, page.page));
                 };
                 let is_writable = writable;
-                let cached = Cached { image, is_writable };
+                let cached = Cached {
+                    image,
+                    is_writable,
+                    domain: page.domain,
+                };
                 host.cache.insert(page.page, cached);
                 if !host.is_cut {
-                    let fails = self.plan.area(page.page).is_some_and(|area| area.fails);
+                    let fails = self.mapped.area(self.plan, page.page);
+                    let fails = fails.is_some_and(|area| area.fails);
                     match self.checker.installed(page.page, image) {
                         Ok(is_older) if is_older && fails => {
                             self.fail(Failure::Older(blade, page.page));

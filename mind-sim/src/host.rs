@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mind_common::{
     addr::Va,
     blade::{Action, Blade, Config, page::Phase},
-    id::Connection,
+    id::{Connection, DomainId},
 };
 
 use crate::plan::Image;
@@ -16,6 +16,8 @@ use crate::plan::Image;
 pub(crate) struct Cached {
     pub(crate) image: Image,
     pub(crate) is_writable: bool,
+    /// Whose programs see it.
+    pub(crate) domain: DomainId,
 }
 
 /// A life of a blade.

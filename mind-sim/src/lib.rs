@@ -21,6 +21,7 @@ pub mod coverage;
 mod flaw;
 mod host;
 mod life;
+mod mapped;
 mod network;
 pub mod plan;
 mod queue;
@@ -70,6 +71,9 @@ pub enum Failure {
     /// Memory refused what a blade wrote that nobody sent away.
     #[error("{0} may not write back {1}, though it is one of us")]
     Refused(BladeId, Va),
+    /// A program sees what is not its domain's.
+    #[error("{0} lets a program access {1}, which is not its domain's")]
+    Foreign(BladeId, Va),
     /// An access failed for no reason.
     #[error("an access of {0} to {1} fails: {2:?}")]
     Refusal(BladeId, Va, Refusal),

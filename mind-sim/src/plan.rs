@@ -42,6 +42,8 @@ pub enum Op {
     Exchange(Place),
     /// Has what was written into these pages written back.
     Sync(Region),
+    /// Has an area mapped, unmapped or protected.
+    Mapping(Mapping, Region),
 }
 
 impl Op {
@@ -51,9 +53,22 @@ impl Op {
             Self::Load(place) | Self::Store(place) | Self::Exchange(place) => {
                 region.contains(place.page)
             }
-            Self::Sync(of) => region.contains(of.base()),
+            Self::Sync(of) | Self::Mapping(_, of) => region.contains(of.base()),
         }
     }
+}
+
+/// What may be done to an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mapping {
+    /// It is there, zeroed.
+    Map,
+    /// It is there no more.
+    Unmap,
+    /// It may be read only.
+    Freeze,
+    /// It may be read and written.
+    Thaw,
 }
 
 /// A thread of a program.
@@ -76,6 +91,10 @@ pub struct Area {
     pub region: Region,
     /// Whether accesses fail after writes were lost.
     pub fails: bool,
+    /// Whether it may be written at first.
+    pub is_writable: bool,
+    /// Whether it is mapped from the beginning. Of several areas of one region, one is.
+    pub is_mapped: bool,
 }
 
 /// What the network does until its faults stop.
@@ -98,6 +117,22 @@ pub struct Weather {
 pub enum Disturbance {
     /// An operator, or the policy, changes the region that the address is in.
     Change(Change, Va),
+    /// Somebody maps, unmaps or protects the domain's area.
+    Mapping(Mapping, DomainId, Region),
+    /// A memory blade cannot zero pages.
+    Unzeroed {
+        /// Which.
+        memory: u8,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
+    /// The program in TC is gone from a compute blade's port.
+    WithoutTc {
+        /// Whose.
+        blade: BladeId,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
     /// Nothing passes a cable.
     Unplug {
         /// Whose.
@@ -139,12 +174,15 @@ impl Disturbance {
         match self {
             Self::Crash { blade, .. }
             | Self::Hang { blade, .. }
+            | Self::WithoutTc { blade, .. }
             | Self::Sever { blade, .. }
             | Self::Unplug {
                 node: Node::Compute(blade),
                 ..
             } => Some(blade),
-            Self::Unplug { .. } | Self::Change(..) => None,
+            Self::Unplug { .. } | Self::Change(..) | Self::Mapping(..) | Self::Unzeroed { .. } => {
+                None
+            }
         }
     }
 }
@@ -205,23 +243,7 @@ impl Plan {
         let blades = random.u8(2..=8);
         let memories = random.u8(1..=2);
         let domains = random.u32(1..=2);
-        let areas: Vec<_> = (0..random.u64(1..=8))
-            .map(|number| {
-                let memory = u64::from(random.u8(0..memories));
-                // Apart, so that no region can grow into another area.
-                let base = WINDOW_BASE
-                    + (memory << SLICE_SHIFT)
-                    + (number << (PAGE_SHIFT + u32::from(MAX_REGION_ORDER)));
-                let order = random.u8(0..=5);
-                Area {
-                    domain: DomainId(1 + number as u32 % domains),
-                    region: Region::containing(Va(base), order).unwrap_or_else(|| {
-                        unreachable!("the orders of areas are those of regions")
-                    }),
-                    fails: random.u8(0..4) == 0,
-                }
-            })
-            .collect();
+        let areas = areas(random, memories, domains);
         let weather = weather(random);
         let programs = programs(random, blades, &areas);
         let disturbances = disturbances(random, blades, memories, &areas, weather.until);
@@ -247,16 +269,19 @@ impl Plan {
         }
     }
 
-    /// The area that the address is in.
-    pub(crate) fn area(&self, va: Va) -> Option<&Area> {
-        self.areas.iter().find(|area| area.region.contains(va))
+    /// That area of the domain's.
+    pub(crate) fn area_of(&self, domain: DomainId, region: Region) -> Option<&Area> {
+        let is_it = |area: &&Area| area.domain == domain && area.region == region;
+        self.areas.iter().find(is_it)
     }
 
     /// When the last of what goes wrong is over, in nanoseconds.
     pub(crate) fn calm_at(&self) -> u64 {
         let ends = self.disturbances.iter().map(|(at, what)| match *what {
-            Disturbance::Change(..) => *at,
-            Disturbance::Hang { lasts, .. } => at.saturating_add(lasts),
+            Disturbance::Change(..) | Disturbance::Mapping(..) => *at,
+            Disturbance::Hang { lasts, .. }
+            | Disturbance::WithoutTc { lasts, .. }
+            | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the weather.
@@ -268,6 +293,45 @@ impl Plan {
     /// How many things its programs do.
     pub fn operations(&self) -> usize {
         self.programs.iter().map(|program| program.ops.len()).sum()
+    }
+}
+
+/// Areas apart from each other, so that no region can grow into another; a few of them of two domains,
+/// one after the other.
+fn areas(random: &mut fastrand::Rng, memories: u8, domains: u32) -> Vec<Area> {
+    let mut areas = Vec::new();
+    for number in 0..random.u64(1..=8) {
+        let memory = u64::from(random.u8(0..memories));
+        let base = WINDOW_BASE
+            + (memory << SLICE_SHIFT)
+            + (number << (PAGE_SHIFT + u32::from(MAX_REGION_ORDER)));
+        let order = random.u8(0..=5);
+        let area = Area {
+            domain: DomainId(1 + number as u32 % domains),
+            region: Region::containing(Va(base), order)
+                .unwrap_or_else(|| unreachable!("the orders of areas are those of regions")),
+            fails: random.u8(0..4) == 0,
+            is_writable: random.u8(0..12) != 0,
+            is_mapped: random.u8(0..12) != 0,
+        };
+        areas.push(area);
+        if random.u8(0..4) == 0 {
+            areas.push(Area {
+                domain: DomainId(1 + random.u32(0..domains)),
+                is_mapped: false,
+                ..area
+            });
+        }
+    }
+    areas
+}
+
+fn mapping(random: &mut fastrand::Rng) -> Mapping {
+    match random.u8(0..8) {
+        0..3 => Mapping::Map,
+        3 => Mapping::Unmap,
+        4 | 5 => Mapping::Freeze,
+        _ => Mapping::Thaw,
     }
 }
 
@@ -321,9 +385,19 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
                     page: pick(random, area, hot),
                     word: random.usize(0..WORDS),
                 };
-                match random.u8(0..40) {
-                    0 => Op::Sync(area.region),
-                    1..4 => Op::Exchange(place),
+                let foreign = &areas[random.usize(0..areas.len())];
+                match random.u16(0..120) {
+                    0..3 => Op::Sync(area.region),
+                    3 => Op::Mapping(mapping(random), area.region),
+                    4 => Op::Load(Place {
+                        page: pick(random, foreign, hot),
+                        ..place
+                    }),
+                    5 => Op::Store(Place {
+                        page: pick(random, foreign, hot),
+                        ..place
+                    }),
+                    6..12 => Op::Exchange(place),
                     _ if random.u8(0..10) < writes => Op::Store(place),
                     _ => Op::Load(place),
                 }
@@ -359,7 +433,7 @@ fn disturbances(
             let at = random.u64(0..until);
             let area = &areas[random.usize(0..areas.len())];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..12) {
+            let what = match random.u8(0..16) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // A daemon that dies is missed at once, a host after a while.
@@ -382,6 +456,15 @@ fn disturbances(
                     noticed: duration(random),
                     found: duration(random),
                 },
+                10 => Disturbance::Unzeroed {
+                    memory: random.u8(0..memories),
+                    lasts: duration(random),
+                },
+                11 => Disturbance::WithoutTc {
+                    blade: compute,
+                    lasts: duration(random),
+                },
+                12 | 13 => Disturbance::Mapping(mapping(random), area.domain, area.region),
                 _ => Disturbance::Unplug {
                     node: if random.u8(0..5) == 0 {
                         Node::Memory(random.u8(0..memories))

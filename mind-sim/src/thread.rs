@@ -9,6 +9,7 @@ use mind_common::{
 
 use crate::{
     Failure,
+    mapped::request,
     plan::{Op, Place, Program, QUICK},
     trace::What,
     world::{Event, World},
@@ -36,6 +37,8 @@ enum State {
     Flushes(Connection, Vec<(Va, u64)>),
     /// The same, and the blade has flushed.
     Asks(Vec<(Va, u64)>),
+    /// It waits for the controller.
+    Orders,
     /// It has done everything.
     Done,
 }
@@ -50,6 +53,8 @@ pub(crate) struct Thread {
     /// Counts what it was woken for.
     turn: u64,
     sync: (Va, u64),
+    /// When it faulted last.
+    since: u64,
     /// Of its own, so that it does the same whatever others do.
     random: fastrand::Rng,
 }
@@ -62,6 +67,7 @@ impl Thread {
             length: program.ops.len(),
             turn: 0,
             sync: (Va(0), 0),
+            since: 0,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -150,6 +156,17 @@ impl World<'_> {
             Op::Load(place) => self.access(number, place, true, false),
             Op::Store(place) => self.access(number, place, false, true),
             Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Mapping(mapping, region) => {
+                let machine = self.machines.get(&program.blade);
+                let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
+                let area = self.plan.area_of(program.domain, region);
+                if let Some((life, area)) = life.zip(area) {
+                    thread.state = State::Orders;
+                    self.ask(life, number as u32, request(area, mapping));
+                } else {
+                    self.done_with_op(number);
+                }
+            }
             Op::Sync(region) => {
                 let (start, length) = (region.base(), region.size());
                 let machine = self.machines.get(&program.blade);
@@ -180,12 +197,16 @@ impl World<'_> {
         };
         let (life, is_cut) = (host.life, host.is_cut);
         match host.cache.get_mut(&place.page) {
-            Some(cached) if !stores || cached.is_writable => {
+            Some(cached) if cached.domain == program.domain && (!stores || cached.is_writable) => {
                 let found = cached.image[place.word];
                 if stores {
                     cached.image[place.word] = value;
                 }
                 let image = cached.image;
+                let owner = self.mapped.area(self.plan, place.page);
+                if !is_cut && owner.is_some_and(|area| area.domain != program.domain) {
+                    self.fail(Failure::Foreign(blade, place.page));
+                }
                 if loads {
                     self.record(What::Loaded(number, place, found));
                     if !is_cut && let Err(wrong) = self.checker.load(place, found) {
@@ -203,6 +224,7 @@ impl World<'_> {
             _ => {
                 let access = if stores { Access::Write } else { Access::Read };
                 self.threads[number].state = State::Waits(place.page, access);
+                self.threads[number].since = self.queue.now();
                 self.record(What::Fault(number, place.page, access));
                 let page = PageRequest {
                     page: place.page,
@@ -238,7 +260,12 @@ impl World<'_> {
                 continue;
             }
             self.record(What::Failed(number, page.page, refusal));
-            if !self.may_fail(blade, page.page, refusal) {
+            let since = self.threads[number].since;
+            let is_denied = refusal == Refusal::Denied && {
+                let tables = self.switch.tables();
+                self.mapped.denies(self.plan, tables, page, wanted, since)
+            };
+            if !is_denied && !self.may_fail(blade, page.page, refusal) {
                 self.fail(Failure::Refusal(blade, page.page, refusal));
             }
             self.done_with_op(number);
@@ -253,7 +280,8 @@ impl World<'_> {
         if matches!(refusal, Refusal::Denied | Refusal::Invalid) {
             return false;
         }
-        let fails = self.plan.area(page).is_some_and(|area| area.fails);
+        let area = self.mapped.area(self.plan, page);
+        let fails = area.is_some_and(|area| area.fails);
         let is_lost = self
             .controller
             .lost()
@@ -262,8 +290,12 @@ impl World<'_> {
         (fails && is_lost) || self.queue.now() < self.calm_at + AFTERMATH
     }
 
-    /// The controller says that what the thread synced is in memory.
+    /// The controller has done what the thread asked for; if it synced, what it wrote is in memory.
     pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
+        if self.threads[number].state == State::Orders {
+            self.done_with_op(number);
+            return;
+        }
         if let State::Asks(counts) = &mut self.threads[number].state {
             for (page, count) in std::mem::take(counts) {
                 if is_done {

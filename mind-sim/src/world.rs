@@ -8,7 +8,7 @@ use mind_common::{
     blade::Access,
     directory::Word,
     id::{BladeId, Connection},
-    table::{MAY_READ, MAY_WRITE, Permission, Translation},
+    table::Translation,
     wire::message::PageRequest,
 };
 use mind_nodes::{
@@ -24,8 +24,9 @@ use crate::{
     checker::Checker,
     coverage::{Coverage, Happening, Kind, Pair},
     host::Machine,
+    mapped::{Mapped, request},
     network::{Network, Way},
-    plan::{Change, Disturbance, Image, Plan, blade, dice},
+    plan::{Change, Disturbance, Image, Mapping, Plan, blade, dice},
     queue::Queue,
     thread::Thread,
     trace::{Log, What},
@@ -55,6 +56,8 @@ pub(crate) enum Event {
     Hear(Input),
     /// A blade begins a life.
     Begin(BladeId),
+    /// The port has its program in TC again.
+    Repaired(Node),
     /// A life finds out that the controller does not hear it any more.
     Abandoned(Connection),
     /// One of the plan's disturbances.
@@ -75,6 +78,7 @@ pub(crate) struct World<'a> {
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) checker: Checker,
+    pub(crate) mapped: Mapped,
     pub(crate) log: Log,
     /// When what was said on a connection last arrives, to and from the controller.
     pub(crate) said: BTreeMap<(Link, bool), u64>,
@@ -125,6 +129,7 @@ impl<'a> World<'a> {
             machines: machines.collect(),
             threads: threads(plan),
             checker: Checker::default(),
+            mapped: Mapped::default(),
             log: Log::new(is_traced),
             said: BTreeMap::new(),
             step_at: None,
@@ -138,15 +143,8 @@ impl<'a> World<'a> {
 
     /// Memory is mapped, blades register, and what is to go wrong is arranged.
     fn begin(&mut self) {
-        for area in &self.plan.areas {
-            let map = Request::Map {
-                domain: area.domain,
-                region: area.region,
-                permission: Permission {
-                    bits: MAY_READ | MAY_WRITE,
-                },
-                fails: area.fails,
-            };
+        for area in self.plan.areas.iter().filter(|area| area.is_mapped) {
+            let map = request(area, Mapping::Map);
             self.controller.handle(Input::Ask(Ask::of_nobody(map)));
         }
         self.step_after(0);
@@ -204,6 +202,9 @@ impl<'a> World<'a> {
                 self.step_after(0);
             }
             Event::Begin(blade) => self.hear(Ask::of_nobody(Request::Register(blade))),
+            Event::Repaired(node) => {
+                self.switch.tables_mut().without_tc.remove(&node);
+            }
             Event::Abandoned(life) => self.abandoned(life),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
@@ -311,6 +312,8 @@ impl<'a> World<'a> {
         self.words.extend(words);
         let progress = self.controller.step(now, &mut self.switch, &mut out);
         self.count_changes();
+        self.mapped
+            .notice(self.plan, self.switch.tables(), self.queue.now());
         self.notice_cuts();
         for (link, command) in out {
             self.tell(link, command);
@@ -341,6 +344,17 @@ impl<'a> World<'a> {
                 Change::Split => Request::Split(va),
                 Change::Merge => Request::Merge(va),
             })),
+            Disturbance::Mapping(mapping, domain, region) => {
+                if let Some(area) = self.plan.area_of(domain, region) {
+                    self.hear(Ask::of_nobody(request(area, mapping)));
+                }
+            }
+            Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
+            Disturbance::WithoutTc { blade, lasts } => {
+                let node = Node::Compute(blade);
+                self.switch.tables_mut().without_tc.insert(node);
+                self.queue.after(lasts, Event::Repaired(node));
+            }
             Disturbance::Unplug { node, lasts } => self.network.unplug(node, now + lasts),
             Disturbance::Hang { blade, lasts } => self.hang(blade, lasts),
             Disturbance::Sever {
