@@ -267,7 +267,7 @@ impl World {
                     self.controller.handle(Input::Answer { id, done: true });
                 }
             }
-            blade::Action::Served { .. } => {}
+            blade::Action::Served { .. } | blade::Action::Stepped { .. } => {}
         }
     }
 

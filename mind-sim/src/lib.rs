@@ -6,11 +6,12 @@
 //!
 //! * [`plan`]: what a run is,
 //! * [`trace`]: what happened in it,
-//! * `world`, `agent`, `thread`: the system,
+//! * `world`, `agent`, `life`, `thread`: the system,
 //! * [`script`]: threads that are told from outside what to do, `player` and `store_buffer` what they
 //!   have more than others,
 //! * `network`, `queue`: cables and the clock,
 //! * `checker`, `quiet`: what must be true, at every load and at the end,
+//! * [`coverage`]: what of the two machines was reached,
 //! * [`batch`]: many seeds,
 //! * [`shrink`]: cuts a run that fails down,
 //! * `flaw`: nodes that are broken on purpose.
@@ -18,8 +19,11 @@
 mod agent;
 pub mod batch;
 mod checker;
+pub mod coverage;
 mod flaw;
 mod host;
+mod life;
+mod mapped;
 mod network;
 pub mod plan;
 mod player;
@@ -35,6 +39,7 @@ mod world;
 use mind_common::{addr::Va, id::BladeId, wire::Refusal};
 
 pub use checker::Wrong;
+use coverage::Coverage;
 pub use flaw::Flaw;
 use plan::Plan;
 use script::Script;
@@ -72,6 +77,9 @@ pub enum Failure {
     /// Memory refused what a blade wrote that nobody sent away.
     #[error("{0} may not write back {1}, though it is one of us")]
     Refused(BladeId, Va),
+    /// A program sees what is not its domain's.
+    #[error("{0} lets a program access {1}, which is not its domain's")]
+    Foreign(BladeId, Va),
     /// An access failed for no reason.
     #[error("an access of {0} to {1} fails: {2:?}")]
     Refusal(BladeId, Va, Refusal),
@@ -116,6 +124,8 @@ pub struct Outcome {
     pub virtual_nanos: u64,
     /// What went wrong, if something did.
     pub failure: Option<Failure>,
+    /// What of the machines it reached.
+    pub coverage: Coverage,
     /// What happened, if that was to be kept.
     pub records: Vec<Record>,
 }

@@ -10,13 +10,18 @@ use mind_common::{
 use crate::{
     Failure,
     host::Host,
-    plan::{Op, Place, Program},
+    mapped::request,
+    plan::{Op, Place, Program, QUICK},
     trace::What,
     world::{Event, World},
 };
 
 /// What a thread does between two operations takes at least so long, in nanoseconds.
 const THOUGHT: u64 = 100;
+/// A thread whose page is there goes on within so long, in nanoseconds.
+const AWAKENING: u64 = 5_000;
+/// What it takes until the daemon hears of a fault, in nanoseconds.
+const UFFD: std::ops::Range<u64> = 300..20_000;
 /// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
 const AFTERMATH: u64 = 6_000_000_000;
 
@@ -35,6 +40,8 @@ enum State {
     Flushes(Connection, Vec<(Va, u64)>),
     /// The same, and the blade has flushed.
     Asks(Vec<(Va, u64)>),
+    /// It waits for the controller.
+    Orders,
     /// It has done everything.
     Done,
 }
@@ -49,6 +56,8 @@ pub(crate) struct Thread {
     /// Counts what it was woken for.
     turn: u64,
     sync: (Va, u64),
+    /// When it faulted last.
+    since: u64,
     /// Of its own, so that it does the same whatever others do.
     random: fastrand::Rng,
 }
@@ -61,6 +70,7 @@ impl Thread {
             length: program.ops.len(),
             turn: 0,
             sync: (Va(0), 0),
+            since: 0,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -103,9 +113,19 @@ impl World<'_> {
         }
     }
 
+    /// It goes on after a while: quickly once nothing goes wrong any more.
     pub(crate) fn go_on(&mut self, number: usize) {
+        let pace = if self.queue.now() < self.calm_at {
+            self.plan.pace
+        } else {
+            QUICK.min(self.plan.pace)
+        };
+        self.go_on_within(number, pace);
+    }
+
+    fn go_on_within(&mut self, number: usize, most: u64) {
         let random = &mut self.threads[number].random;
-        let delay = random.u64(THOUGHT..=self.plan.pace.max(THOUGHT));
+        let delay = random.u64(THOUGHT..=most.max(THOUGHT));
         self.go_on_after(number, delay);
     }
 
@@ -142,7 +162,7 @@ impl World<'_> {
                 && program.domain == page.domain
                 && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
             {
-                self.go_on(number);
+                self.go_on_within(number, AWAKENING);
             }
         }
         self.wake_buffers(blade, page);
@@ -166,6 +186,17 @@ impl World<'_> {
             Op::Load(place) => self.access(number, place, true, false),
             Op::Store(place) => self.access(number, place, false, true),
             Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Mapping(mapping, region) => {
+                let machine = self.machines.get(&program.blade);
+                let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
+                let area = self.plan.area_of(program.domain, region);
+                if let Some((life, area)) = life.zip(area) {
+                    thread.state = State::Orders;
+                    self.ask(life, number as u32, request(area, mapping));
+                } else {
+                    self.done_with_op(number);
+                }
+            }
             Op::Sync(region) => {
                 let (start, length) = (region.base(), region.size());
                 let machine = self.machines.get(&program.blade);
@@ -205,13 +236,25 @@ impl World<'_> {
     pub(crate) fn find(&self, number: usize, place: Place, access: Access) -> Option<u64> {
         let host = self.host_of(number)?;
         let cached = host.cache.get(&place.page)?;
-        (access == Access::Read || cached.is_writable).then(|| cached.image[place.word])
+        let is_own = cached.domain == self.plan.programs[number].domain;
+        let may = is_own && (access == Access::Read || cached.is_writable);
+        may.then(|| cached.image[place.word])
+    }
+
+    /// A thread has reached a page, which is to be of its domain.
+    fn accessed(&mut self, number: usize, page: Va, is_cut: bool) {
+        let Program { blade, domain, .. } = self.plan.programs[number];
+        let owner = self.mapped.area(self.plan, page);
+        if !is_cut && owner.is_some_and(|area| area.domain != domain) {
+            self.fail(Failure::Foreign(blade, page));
+        }
     }
 
     /// A thread has loaded from the cache.
     pub(crate) fn loaded(&mut self, number: usize, place: Place, found: u64) {
-        self.record(What::Loaded(number, place, found));
         let is_heard = self.host_of(number).is_some_and(|host| !host.is_cut);
+        self.accessed(number, place.page, !is_heard);
+        self.record(What::Loaded(number, place, found));
         if is_heard && let Err(wrong) = self.checker.load(place, found) {
             let blade = self.plan.programs[number].blade;
             self.fail(Failure::Wrong(blade, wrong));
@@ -231,6 +274,7 @@ impl World<'_> {
         };
         cached.image[place.word] = value;
         let image = cached.image;
+        self.accessed(number, place.page, is_cut);
         self.record(What::Stored(number, place, value));
         if !is_cut {
             self.checker.stored(place.page, image);
@@ -245,13 +289,19 @@ impl World<'_> {
     /// A thread waits for a page.
     pub(crate) fn wait_for(&mut self, number: usize, page: Va, access: Access) {
         self.threads[number].state = State::Waits(page, access);
+        self.threads[number].since = self.queue.now();
         self.fault_of(number, page, access);
     }
 
     pub(crate) fn fault_of(&mut self, number: usize, page: Va, access: Access) {
-        let Program { blade, domain, .. } = self.plan.programs[number];
+        let Some(life) = self.host_of(number).map(|host| host.life) else {
+            return;
+        };
         self.record(What::Fault(number, page, access));
-        self.fault(blade, PageRequest { page, domain }, access);
+        let domain = self.plan.programs[number].domain;
+        let delay = self.random.u64(UFFD);
+        let page = PageRequest { page, domain };
+        self.queue.after(delay, Event::Fault(life, page, access));
     }
 
     /// Accesses to the page can't be carried out.
@@ -274,11 +324,16 @@ impl World<'_> {
                 continue;
             }
             if wanted < access {
-                self.go_on(number);
+                self.go_on_within(number, AWAKENING);
                 continue;
             }
             self.record(What::Failed(number, page.page, refusal));
-            if !self.may_fail(blade, page.page, refusal) {
+            let since = self.threads[number].since;
+            let is_denied = refusal == Refusal::Denied && {
+                let tables = self.switch.tables();
+                self.mapped.denies(self.plan, tables, page, wanted, since)
+            };
+            if !is_denied && !self.may_fail(blade, page.page, refusal) {
                 self.fail(Failure::Refusal(blade, page.page, refusal));
             }
             self.done_with_op(number);
@@ -294,17 +349,22 @@ impl World<'_> {
         if matches!(refusal, Refusal::Denied | Refusal::Invalid) {
             return false;
         }
-        let fails = self.plan.area(page).is_some_and(|area| area.fails);
+        let area = self.mapped.area(self.plan, page);
+        let fails = area.is_some_and(|area| area.fails);
         let is_lost = self
             .controller
             .lost()
             .iter()
             .any(|lost| lost.region.contains(page));
-        (fails && is_lost) || self.queue.now() < self.plan.weather.until + AFTERMATH
+        (fails && is_lost) || self.queue.now() < self.calm_at + AFTERMATH
     }
 
-    /// The controller says that what the thread synced is in memory.
+    /// The controller has done what the thread asked for; if it synced, what it wrote is in memory.
     pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
+        if self.threads[number].state == State::Orders {
+            self.done_with_op(number);
+            return;
+        }
         if let State::Asks(counts) = &mut self.threads[number].state {
             for (page, count) in std::mem::take(counts) {
                 if is_done {

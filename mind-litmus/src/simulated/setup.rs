@@ -83,6 +83,8 @@ pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &
                 domain: DOMAIN,
                 region: *region,
                 fails: false,
+                is_writable: true,
+                is_mapped: true,
             })
             .collect(),
         programs,

@@ -59,6 +59,17 @@ struct Entry {
     starved: bool,
 }
 
+impl Entry {
+    /// Whether threads wait for it without a copy: it may not be their domain's.
+    const fn is_undecided(&self) -> bool {
+        match self.page.phase {
+            Phase::Reading | Phase::Acquiring => true,
+            Phase::Absent => self.page.waiting.is_some(),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Transaction(u32),
@@ -79,6 +90,8 @@ pub struct Blade {
     room_at: Option<u64>,
     /// Absent pages that threads wait for and that may make their request once there is room.
     starved: VecDeque<Va>,
+    /// Faults on addresses that another domain has asked for: it is not known yet whose they are.
+    rivals: Vec<(PageRequest, Access)>,
     /// Pages that take room.
     used: usize,
     /// Pages of these that will soon not.
@@ -100,6 +113,7 @@ impl Blade {
             timers: BTreeSet::new(),
             room_at: None,
             starved: VecDeque::new(),
+            rivals: Vec::new(),
             used: 0,
             evicting: 0,
             order: TwoQueue::new(config.capacity),
@@ -127,7 +141,10 @@ impl Blade {
 
     /// Whether nothing is under way: no request, no invalidation, nobody waiting.
     pub fn is_quiet(&self) -> bool {
-        self.transactions.is_empty() && self.surrenders.is_empty() && self.starved.is_empty()
+        self.transactions.is_empty()
+            && self.surrenders.is_empty()
+            && self.starved.is_empty()
+            && self.rivals.is_empty()
     }
 
     /// Where a page is in its life, and its version.
@@ -147,6 +164,10 @@ impl Blade {
     /// A thread of a program in that domain faulted.
     pub fn fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         self.counters.faults += 1;
+        self.take_fault(now, page, access, out);
+    }
+
+    fn take_fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         let va = page.page;
         let answering = self.is_answering(va, page.domain);
         let entry = self.pages.entry(va).or_insert(Entry {
@@ -162,8 +183,12 @@ impl Blade {
         });
         if entry.domain != page.domain {
             // An address belongs to one domain at a time. Where nothing is left of the other's
-            // page, the switch decides.
-            if entry.page.phase != Phase::Absent || entry.page.waiting.is_some() {
+            // page, the switch decides; where the other waits, what becomes of that.
+            if entry.is_undecided() {
+                self.rivals.push((page, access));
+                return;
+            }
+            if entry.page.phase != Phase::Absent {
                 out.push(Action::Fail {
                     page,
                     access,
