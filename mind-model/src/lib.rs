@@ -9,11 +9,13 @@
 //! * [`canonical`]: states that behave alike become equal,
 //! * [`value`]: which of the writes of a page a copy has,
 //! * [`property`]: what must hold,
+//! * [`packed`]: a state as the checker keeps it,
 //! * [`model`]: all of that for the checker.
 
 pub mod action;
 pub mod canonical;
 pub mod model;
+pub mod packed;
 pub mod property;
 pub mod setting;
 pub mod step;

@@ -71,7 +71,7 @@ fn main() {
     budget.splits = options.splits;
     budget.merges = options.merges;
     let began = Instant::now();
-    let builder = Protocol { setting }
+    let builder = Protocol::new(setting)
         .checker()
         .threads(2)
         .target_state_count(options.states)
@@ -100,10 +100,10 @@ fn report(checker: &impl Checker<Protocol>, began: Instant) {
         println!("{name}: {}", if always { "FAILS" } else { "seen" });
         if always {
             for (state, action) in steps {
-                println!("  {:?}", state.switch.slots());
+                println!("  {:?}", state.world().switch.slots());
                 println!("  {action:?}");
                 if action.is_none() {
-                    println!("{state:#?}");
+                    println!("{:#?}", state.world());
                 }
             }
         }

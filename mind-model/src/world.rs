@@ -87,7 +87,7 @@ pub struct Flight {
 }
 
 /// A state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     /// The switch.
     pub switch: Switch,

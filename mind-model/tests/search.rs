@@ -7,7 +7,7 @@ use mind_model::{
 use stateright::{Checker, HasDiscoveries, Model};
 
 fn search(setting: Setting) {
-    let checker = Protocol { setting }
+    let checker = Protocol::new(setting)
         .checker()
         .threads(2)
         .finish_when(HasDiscoveries::AnyFailures)
