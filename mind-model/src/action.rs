@@ -1,12 +1,15 @@
 //! What can happen in a state.
 
-use mind_common::blade::{
-    Access,
-    model::{Alarm, Lateness},
+use mind_common::{
+    blade::{
+        Access,
+        model::{Alarm, Lateness},
+    },
+    id::BladeId,
 };
 use mind_nodes::controller::{Command, Link, Progress};
 
-use crate::world::{Flight, Mapping, World, page};
+use crate::world::{Flight, Mapping, STRANGER, World, page};
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +22,8 @@ pub enum Action {
         page: u8,
         /// What it wants.
         access: Access,
+        /// Whether its program is of the other domain.
+        is_stranger: bool,
     },
     /// A thread writes a page that it may write.
     Store {
@@ -50,6 +55,8 @@ pub enum Action {
     Hear(Link, Command),
     /// A compute blade crashes.
     Crash(usize),
+    /// One that crashed comes back.
+    Rejoin(usize),
     /// Somebody has the region reset.
     Reset,
     /// Somebody has it split.
@@ -76,27 +83,38 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
     let is_still = is_still(world);
     for (blade, host) in world.hosts.iter().enumerate() {
         let Some(host) = host else {
+            if budget.rejoins > 0 && !is_coming(world, blade) {
+                out.push(Action::Rejoin(blade));
+            }
             continue;
         };
         for (number, copy) in host.cache.iter().enumerate() {
             let number = number as u8;
             let waiting = host.blade.waiting(page(number));
-            let mut fault = |access| {
+            let mut fault = |access, is_stranger| {
                 if waiting < Some(access) {
                     out.push(Action::Fault {
                         blade,
                         page: number,
                         access,
+                        is_stranger,
                     });
                 }
             };
-            if copy.mapping == Mapping::Absent {
-                fault(Access::Read);
+            if budget.faults != Some(0) && is_placed(world, blade) {
+                if copy.mapping == Mapping::Absent {
+                    fault(Access::Read, false);
+                }
+                if copy.mapping < Mapping::Writable {
+                    fault(Access::Write, false);
+                }
+                if budget.strangers > 0 {
+                    fault(Access::Read, true);
+                    fault(Access::Write, true);
+                }
             }
-            if copy.mapping < Mapping::Writable {
-                fault(Access::Write);
-            }
-            let is_written = world.books[usize::from(number)].writer == Some(blade as u8);
+            let is_written =
+                world.books[usize::from(number)].writer == Some(host.blade.connection());
             if copy.mapping == Mapping::Writable && !is_written {
                 out.push(Action::Store {
                     blade,
@@ -167,6 +185,24 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
             });
         }
     }
+}
+
+/// Whether the blade's programs have been started, in its present life.
+fn is_placed(world: &World, blade: usize) -> bool {
+    let tables = world.switch.tables();
+    let id = BladeId::new(blade as u8);
+    !world.is_heard(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
+}
+
+/// Whether a blade that is not there has said that it is coming.
+fn is_coming(world: &World, blade: usize) -> bool {
+    let is_it = |link: Link| {
+        link.life()
+            .is_some_and(|life| usize::from(life.blade.get()) == blade)
+    };
+    let is_told =
+        |(link, command): &(Link, Command)| *command == Command::Registered && is_it(*link);
+    world.links.iter().any(is_told) || !world.controller.is_idle()
 }
 
 fn can_act(world: &World) -> bool {

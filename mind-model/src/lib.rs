@@ -10,14 +10,18 @@
 //! * [`value`]: which of the writes of a page a copy has,
 //! * [`property`]: what must hold,
 //! * [`packed`]: a state as the checker keeps it,
-//! * [`model`]: all of that for the checker.
+//! * [`model`]: all of that for the checker,
+//! * [`settings`]: what is searched,
+//! * [`search`]: a search.
 
 pub mod action;
 pub mod canonical;
 pub mod model;
 pub mod packed;
 pub mod property;
+pub mod search;
 pub mod setting;
+pub mod settings;
 pub mod step;
 pub mod value;
 pub mod world;

@@ -53,7 +53,6 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let always = Property::<Self>::always;
-        let sometimes = Property::<Self>::sometimes;
         vec![
             always("one writer or many readers", |_, state| {
                 property::single_writer(&state.world())
@@ -75,16 +74,6 @@ impl Model for Protocol {
             }),
             always("whoever waits can go on", |_, state| {
                 property::no_deadlock(&state.world())
-            }),
-            sometimes("something is written back", |_, state| {
-                let world = state.world();
-                world.books.iter().all(|book| book.writer.is_none())
-                    && world.hosts.iter().flatten().any(|host| {
-                        let copies = host.cache.iter();
-                        copies
-                            .into_iter()
-                            .any(|copy| copy.mapping != crate::world::Mapping::Absent)
-                    })
             }),
         ]
     }

@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 
 use crate::{
     property::Violation,
-    setting::Budget,
+    setting::{Budget, Setting},
     value::{Book, Value},
     world::{Flight, Host, World},
 };
@@ -26,11 +26,11 @@ use crate::{
 /// A part of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Piece {
-    Switch(Switch),
+    Switch(Box<Switch>),
     Memory(Memory<Value>),
-    Controller(Controller, Vec<(Link, Command)>),
-    Rest(Budget, Vec<Book>, Option<Violation>),
-    Host(Option<Host>),
+    Controller(Box<Controller>, Vec<(Link, Command)>),
+    Rest(Setting, Budget, Vec<Book>, Option<Violation>),
+    Host(Option<Box<Host>>),
     Flight(Flight),
 }
 
@@ -75,18 +75,19 @@ impl Packed {
         let mut world = World::default();
         for part in &self.0 {
             match &part.piece {
-                Piece::Switch(switch) => world.switch = switch.clone(),
+                Piece::Switch(switch) => world.switch = (**switch).clone(),
                 Piece::Memory(memory) => world.memory = memory.clone(),
                 Piece::Controller(controller, links) => {
-                    world.controller = controller.clone();
+                    world.controller = (**controller).clone();
                     world.links.clone_from(links);
                 }
-                Piece::Rest(budget, books, violation) => {
+                Piece::Rest(setting, budget, books, violation) => {
+                    world.setting = *setting;
                     world.budget = *budget;
                     world.books.clone_from(books);
                     world.violation = *violation;
                 }
-                Piece::Host(host) => world.hosts.push(host.clone()),
+                Piece::Host(host) => world.hosts.push(host.as_deref().cloned()),
                 Piece::Flight(flight) => world.network.push(*flight),
             }
         }
@@ -121,18 +122,23 @@ impl Pool {
             hosts,
             network,
             links,
+            setting,
             budget,
             books,
             violation,
         } = world;
         let whole = [
-            Piece::Switch(switch),
+            Piece::Switch(Box::new(switch)),
             Piece::Memory(memory),
-            Piece::Controller(controller, links),
-            Piece::Rest(budget, books, violation),
+            Piece::Controller(Box::new(controller), links),
+            Piece::Rest(setting, budget, books, violation),
         ];
         let pieces = whole.into_iter();
-        let pieces = pieces.chain(hosts.into_iter().map(Piece::Host));
+        let pieces = pieces.chain(
+            hosts
+                .into_iter()
+                .map(|host| Piece::Host(host.map(Box::new))),
+        );
         let pieces = pieces.chain(network.into_iter().map(Piece::Flight));
         Packed(pieces.map(|piece| self.share(piece)).collect())
     }
@@ -166,7 +172,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{action::actions, setting::Setting, step::step};
+    use crate::{action::actions, step::step};
 
     #[test]
     fn a_state_comes_back_whole_and_equal_states_are_one() {

@@ -1,7 +1,11 @@
 //! What must hold in every state.
 
 use mind_common::{
-    blade::page::Phase, directory::State, id::BladeId, verdict::Verdict, wire::Refusal,
+    blade::page::Phase,
+    directory::State,
+    id::{BladeId, DomainId},
+    verdict::Verdict,
+    wire::Refusal,
 };
 
 use crate::{
@@ -19,6 +23,8 @@ pub enum Violation {
     WrongPage,
     /// A blade let programs use a copy that it does not have.
     NoCopy,
+    /// A program of that domain was let use a page that is not its own.
+    Granted(DomainId),
     /// A request was refused for good.
     Refused(Refusal),
     /// A write-back was refused for good.

@@ -2,8 +2,9 @@
 
 use mind_common::{
     blade::{self, Access, Outgoing},
+    id::BladeId,
     verdict::Verdict,
-    wire::message::PageRequest,
+    wire::{Refusal, message::PageRequest},
 };
 use mind_nodes::{
     Node,
@@ -16,7 +17,7 @@ use crate::{
     canonical::canonical,
     property::Violation,
     value::{Age, Value},
-    world::{Copied, DOMAIN, Flight, MEMORY, Mapping, Way, World, number, page},
+    world::{Copied, DOMAIN, Flight, Host, MEMORY, Mapping, STRANGER, Way, World, number, page},
 };
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
@@ -34,13 +35,19 @@ impl World {
                 blade,
                 page: of,
                 access,
-            } => self.with(blade, None, |blade, out| {
-                let named = PageRequest {
-                    page: page(of),
-                    domain: DOMAIN,
-                };
-                blade.fault(0, named, access, out);
-            }),
+                is_stranger,
+            } => {
+                self.budget.faults = self.budget.faults.map(|left| left - 1);
+                self.budget.strangers -= u8::from(is_stranger);
+                let domain = if is_stranger { STRANGER } else { DOMAIN };
+                self.with(blade, None, |blade, out| {
+                    let named = PageRequest {
+                        page: page(of),
+                        domain,
+                    };
+                    blade.fault(0, named, access, out);
+                });
+            }
             Action::Store { blade, page } => self.store(blade, page),
             Action::Deliver(flight) => {
                 self.network.retain(|other| *other != flight);
@@ -80,6 +87,12 @@ impl World {
                     let life = host.blade.connection();
                     self.links.retain(|(link, _)| link.life() != Some(life));
                     self.controller.handle(Input::Broken(life));
+                }
+            }
+            Action::Rejoin(blade) => {
+                self.budget.rejoins -= 1;
+                if let Some(blade) = BladeId::new(blade as u8) {
+                    self.join(blade);
                 }
             }
             Action::Reset => {
@@ -166,14 +179,20 @@ impl World {
                     self.hosts[blade] = None;
                 }
             }
-            Command::Registered | Command::Reply { .. } => {}
+            Command::Registered => {
+                if let Some(life) = link.life() {
+                    let host = Host::new(life, &self.setting);
+                    self.hosts[usize::from(life.blade.get())] = Some(host);
+                }
+            }
+            Command::Reply { .. } => {}
         }
     }
 
     fn place_of(&self, link: Link) -> Option<usize> {
         let life = link.life()?;
         let is_it = |host: &Option<_>| {
-            let host: &crate::world::Host = host.as_ref()?;
+            let host: &Host = host.as_ref()?;
             (host.blade.connection() == life).then_some(())
         };
         self.hosts.iter().position(|host| is_it(host).is_some())
@@ -225,6 +244,7 @@ impl World {
                 }
             }
             blade::Action::Install { page, writable } => {
+                self.granted(page);
                 let number = number(page.page);
                 match data {
                     Some(data) if data.page == number => {
@@ -243,6 +263,7 @@ impl World {
                 }
             }
             blade::Action::Map { page, writable } => {
+                self.granted(page);
                 self.map(at, number(page.page), mapping(writable));
             }
             blade::Action::Protect { page } => {
@@ -251,8 +272,9 @@ impl World {
             blade::Action::Drop { page } => {
                 self.put(at, number(page.page), Copied::default());
             }
-            blade::Action::Fail { refusal, .. } => {
-                if self.is_heard(at) {
+            blade::Action::Fail { page, refusal, .. } => {
+                let is_right = page.domain == STRANGER && refusal == Refusal::Denied;
+                if self.is_heard(at) && !is_right {
                     self.violate(Violation::Refused(refusal));
                 }
             }
@@ -268,6 +290,12 @@ impl World {
                 }
             }
             blade::Action::Served { .. } => {}
+        }
+    }
+
+    fn granted(&mut self, page: PageRequest) {
+        if page.domain != DOMAIN {
+            self.violate(Violation::Granted(page.domain));
         }
     }
 
@@ -321,6 +349,8 @@ impl World {
         let Some(book) = self.books.get(usize::from(page)).copied() else {
             return;
         };
+        let host = self.hosts.get(at).and_then(Option::as_ref);
+        let writer = host.map(|host| host.blade.connection());
         self.age(page, |age| match (age, book.writer) {
             (Age::Latest, None) => Age::Acknowledged,
             // The write before is not acknowledged, and this one takes its place.
@@ -335,7 +365,7 @@ impl World {
                 age: Age::Latest,
             },
         );
-        self.books[usize::from(page)].writer = Some(at as u8);
+        self.books[usize::from(page)].writer = writer;
     }
 
     /// Memory has a page.
@@ -364,7 +394,7 @@ impl World {
             .books
             .get(usize::from(data.page))
             .and_then(|book| book.writer);
-        let Some(writer) = writer.map(usize::from) else {
+        let Some(writer) = writer else {
             return;
         };
         if !self.is_heard(at) {
@@ -372,7 +402,7 @@ impl World {
         }
         match data.age {
             Age::Latest => self.acknowledge(data.page),
-            Age::Acknowledged if !self.is_heard(writer) => {
+            Age::Acknowledged if !self.hears(writer) => {
                 self.books[usize::from(data.page)].writer = None;
                 self.age(data.page, |age| match age {
                     Age::Latest | Age::Old => Age::Old,
@@ -404,8 +434,6 @@ const fn is_unexpected(verdict: Verdict) -> bool {
             | Verdict::Invalid
             | Verdict::NoMemory
             | Verdict::NoOrigin
-            | Verdict::Protected
-            | Verdict::NotPlaced
     )
 }
 
