@@ -55,6 +55,15 @@ pub enum Action {
     Hear(Link, Command),
     /// A compute blade crashes.
     Crash(usize),
+    /// A blade that may write a page has an atomic operation carried out on it.
+    Operate {
+        /// Which blade.
+        blade: usize,
+        /// On which page.
+        page: u8,
+    },
+    /// It sends that again, as no answer came.
+    Resend(usize),
     /// One that crashed comes back.
     Rejoin(usize),
     /// Somebody has the region reset.
@@ -76,7 +85,7 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
         if budget.losses > 0 {
             out.push(Action::Lose(*flight));
         }
-        if budget.repeats > 0 {
+        if budget.repeats > 0 && !world.is_put_off(flight) {
             out.push(Action::Repeat(*flight));
         }
     }
@@ -90,6 +99,17 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
         };
         for (number, copy) in host.cache.iter().enumerate() {
             let number = number as u8;
+            if host.operation.is_some_and(|it| it.page == number) {
+                continue;
+            }
+            if budget.operations > 0
+                && copy.mapping == Mapping::Writable
+                && host.operation.is_none()
+                && host.blade.is_quiet()
+            {
+                let page = number;
+                out.push(Action::Operate { blade, page });
+            }
             let waiting = host.blade.waiting(page(number));
             let mut fault = |access, is_stranger| {
                 if waiting < Some(access) {
@@ -155,7 +175,9 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
 /// Lists what happens by itself: no fault of the network or a node, no new wish of a program or an
 /// operator.
 pub fn progress(world: &World, out: &mut Vec<Action>) {
-    out.extend(world.network.iter().map(|flight| Action::Deliver(*flight)));
+    let network = world.network.iter();
+    let network = network.filter(|flight| !world.is_put_off(flight));
+    out.extend(network.map(|flight| Action::Deliver(*flight)));
     let mut heard = Vec::new();
     for (link, command) in &world.links {
         if !heard.contains(link) {
@@ -171,6 +193,9 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
         let Some(host) = host else {
             continue;
         };
+        if world.is_unanswered(blade) {
+            out.push(Action::Resend(blade));
+        }
         for alarm in host.blade.alarms() {
             let late = match alarm {
                 Alarm::Answer(_) if !is_still => continue,
@@ -215,5 +240,6 @@ fn can_act(world: &World) -> bool {
 /// Whether nothing is on its way: what did not come yet does not come any more. An answer is waited
 /// for for longer than packets take.
 fn is_still(world: &World) -> bool {
-    world.network.is_empty() && world.links.is_empty() && !can_act(world)
+    let mut network = world.network.iter();
+    network.all(|flight| world.is_put_off(flight)) && world.links.is_empty() && !can_act(world)
 }

@@ -6,6 +6,7 @@
 //! * [`world`]: a state,
 //! * [`action`]: what can happen in it,
 //! * [`step`]: what comes of that,
+//! * [`operation`]: atomic operations in memory,
 //! * [`canonical`]: states that behave alike become equal,
 //! * [`value`]: which of the writes of a page a copy has,
 //! * [`property`]: what must hold,
@@ -17,6 +18,7 @@
 pub mod action;
 pub mod canonical;
 pub mod model;
+pub mod operation;
 pub mod packed;
 pub mod property;
 pub mod search;

@@ -29,8 +29,9 @@ fn main() -> ExitCode {
     let mut sum = 0;
     let mut failures = Vec::new();
     for named in settings.iter().filter(|it| it.name.contains(&options.only)) {
-        eprintln!("{} ...", named.name);
+        eprint!("{} ... ", named.name);
         let found = search(named);
+        eprintln!("{} states, {:.1?}", found.states, found.took);
         sum += found.states;
         let end = match (found.failures.is_empty(), found.is_complete) {
             (false, _) => "FAILS",

@@ -25,6 +25,12 @@ pub enum Violation {
     NoCopy,
     /// A program of that domain was let use a page that is not its own.
     Granted(DomainId),
+    /// Memory carried an atomic operation out twice, or one that was over.
+    OperatedAgain,
+    /// It did so on bytes that are not the latest.
+    OperatedOnOld,
+    /// An atomic operation was acknowledged that was not carried out.
+    NotOperated,
     /// A request was refused for good.
     Refused(Refusal),
     /// A write-back was refused for good.
@@ -144,6 +150,7 @@ pub fn is_quiet(world: &World) -> bool {
         && world.hosts.iter().flatten().all(|host| {
             let pages = 0..host.cache.len() as u8;
             host.blade.is_quiet()
+                && host.operation.is_none()
                 && pages
                     .into_iter()
                     .all(|n| host.blade.waiting(page(n)).is_none())

@@ -17,6 +17,8 @@ pub struct Budget {
     pub rejoins: u8,
     /// A program of another domain faults on the region.
     pub strangers: u8,
+    /// A blade has an atomic operation carried out in memory; not where regions change.
+    pub operations: u8,
     /// Somebody has a region reset.
     pub resets: u8,
     /// A region is split.
@@ -61,6 +63,7 @@ impl Setting {
             crashes: 0,
             rejoins: 0,
             strangers: 0,
+            operations: 0,
             resets: 0,
             splits: 0,
             merges: 0,

@@ -31,6 +31,16 @@ const fn complete(name: &'static str, setting: Setting, budget: Budget) -> Named
     }
 }
 
+/// Enough for gigabytes not to be needed, and for minutes.
+const CUT: usize = 8_000_000;
+
+const fn cut(name: &'static str, setting: Setting, budget: Budget) -> Named {
+    Named {
+        cut: Some(CUT),
+        ..complete(name, setting, budget)
+    }
+}
+
 const fn faults(count: u8) -> Budget {
     Budget {
         faults: Some(count),
@@ -97,6 +107,26 @@ pub const QUICK: &[Named] = &[
     ),
     complete("three blades evict and fetch again", THREE, faults(3)),
     complete(
+        "an atomic operation in memory, a loss and a repeat",
+        TWO,
+        Budget {
+            operations: 1,
+            losses: 1,
+            repeats: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "an atomic operation in memory, a crash and a return",
+        TWO,
+        Budget {
+            operations: 1,
+            crashes: 1,
+            rejoins: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
         "another domain faults at the same address",
         TWO,
         Budget {
@@ -108,15 +138,15 @@ pub const QUICK: &[Named] = &[
 
 /// All together take less than ten minutes on two cores.
 pub const FULL: &[Named] = &[
-    complete(
-        "two blades, as long as they like: a crash",
+    cut(
+        "two blades without end: a crash",
         TWO,
         Budget {
             crashes: 1,
             ..NOTHING
         },
     ),
-    complete(
+    cut(
         "three blades: a loss and a repeat",
         THREE,
         Budget {
@@ -125,8 +155,8 @@ pub const FULL: &[Named] = &[
             ..faults(2)
         },
     ),
-    complete("three blades evict and fetch again", THREE, faults(4)),
-    complete(
+    cut("three blades evict and fetch again", THREE, faults(4)),
+    cut(
         "three blades: a crash and a return",
         THREE,
         Budget {
@@ -135,7 +165,7 @@ pub const FULL: &[Named] = &[
             ..faults(3)
         },
     ),
-    complete(
+    cut(
         "three blades: a reset, a loss",
         THREE,
         Budget {
@@ -144,7 +174,7 @@ pub const FULL: &[Named] = &[
             ..faults(2)
         },
     ),
-    complete(
+    cut(
         "three blades: a split and a merge",
         Setting { slots: 2, ..THREE },
         Budget {
@@ -153,23 +183,30 @@ pub const FULL: &[Named] = &[
             ..faults(3)
         },
     ),
-    Named {
-        name: "three blades: all of it",
-        setting: Setting {
-            slots: 2,
-            budget: Budget {
-                losses: 1,
-                repeats: 1,
-                early: 1,
-                crashes: 1,
-                rejoins: 1,
-                resets: 1,
-                splits: 1,
-                merges: 1,
-                ..faults(3)
-            },
-            ..THREE
+    cut(
+        "three blades: all of it",
+        Setting { slots: 2, ..THREE },
+        Budget {
+            losses: 1,
+            repeats: 1,
+            early: 1,
+            crashes: 1,
+            rejoins: 1,
+            strangers: 1,
+            resets: 1,
+            splits: 1,
+            merges: 1,
+            ..faults(3)
         },
-        cut: Some(1_000_000),
-    },
+    ),
+    cut(
+        "three blades: an atomic operation, a loss, a crash",
+        THREE,
+        Budget {
+            losses: 1,
+            crashes: 1,
+            operations: 1,
+            ..faults(3)
+        },
+    ),
 ];

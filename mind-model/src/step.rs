@@ -9,12 +9,13 @@ use mind_common::{
 use mind_nodes::{
     Node,
     controller::{Command, Input, Link, Request},
-    packet::Packet,
+    packet::{Body, Packet},
 };
 
 use crate::{
     action::Action,
     canonical::canonical,
+    operation::{FLUSH, is_of_operation},
     property::Violation,
     value::{Age, Value},
     world::{Copied, DOMAIN, Flight, Host, MEMORY, Mapping, STRANGER, Way, World, number, page},
@@ -89,6 +90,8 @@ impl World {
                     self.controller.handle(Input::Broken(life));
                 }
             }
+            Action::Operate { blade, page } => self.begin_operation(blade, page),
+            Action::Resend(blade) => self.send_operation(blade),
             Action::Rejoin(blade) => {
                 self.budget.rejoins -= 1;
                 if let Some(blade) = BladeId::new(blade as u8) {
@@ -116,6 +119,9 @@ impl World {
             Way::From(port) => self.switched(port, packet),
             Way::To(Node::Memory(_)) => {
                 let (verdict, answer) = self.memory.handle(packet);
+                if let (Verdict::Operated, Body::Atomic { va, .. }) = (verdict, packet.body) {
+                    self.operated(packet.envelope.qp, packet.envelope.seq, number(va));
+                }
                 match (verdict, packet.data()) {
                     (Verdict::Stored, Some(data)) => self.stored(*data),
                     (Verdict::UnexpectedOpcode | Verdict::Invalid | Verdict::OutOfRange, _) => {
@@ -130,6 +136,12 @@ impl World {
                 }
             }
             Way::To(Node::Compute(to)) => {
+                if is_of_operation(packet.envelope.seq)
+                    && !matches!(packet.body, Body::Invalidate(_))
+                {
+                    self.hear_of_operation(usize::from(to.get()), &packet);
+                    return;
+                }
                 let data = packet.data().copied();
                 self.with(usize::from(to.get()), data, |blade, out| {
                     blade.receive_headers(0, &packet.envelope, packet.incoming(), out);
@@ -148,7 +160,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, way: Way, packet: Packet<Value>) {
+    pub(crate) fn send(&mut self, way: Way, packet: Packet<Value>) {
         self.network.push(Flight { way, packet });
     }
 
@@ -199,7 +211,7 @@ impl World {
     }
 
     /// Has a blade do something, and carries out what it wants done; `data` is the page that came.
-    fn with(
+    pub(crate) fn with(
         &mut self,
         at: usize,
         data: Option<Value>,
@@ -284,6 +296,7 @@ impl World {
                 }
             }
             blade::Action::Appeal { page } => self.ask(Request::Appeal(page.page)),
+            blade::Action::Flushed { token: FLUSH } => self.send_operation(at),
             blade::Action::Flushed { token } => {
                 if let Ok(id) = u32::try_from(token) {
                     self.controller.handle(Input::Answer { id, done: true });
@@ -324,7 +337,7 @@ impl World {
     // What is known of pages.
 
     /// Changes how new all bytes of a page are, wherever they are.
-    fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
+    pub(crate) fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
         for host in self.hosts.iter_mut().flatten() {
             if let Some(copy) = host.cache.get_mut(usize::from(page))
                 && copy.mapping != Mapping::Absent
@@ -419,7 +432,7 @@ impl World {
         (data.age == Age::Acknowledged && book.writer.is_none()).then_some(Age::Latest)
     }
 
-    fn violate(&mut self, violation: Violation) {
+    pub(crate) fn violate(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
     }
 }

@@ -16,6 +16,7 @@ use mind_nodes::{
 };
 
 use crate::{
+    operation::Operation,
     property::Violation,
     setting::{Budget, Setting},
     value::{Age, Book, Value},
@@ -68,6 +69,8 @@ pub struct Host {
     pub blade: Blade,
     /// The pages, by number.
     pub cache: Vec<Copied>,
+    /// The atomic operation under way.
+    pub operation: Option<Operation>,
 }
 
 impl Host {
@@ -77,6 +80,7 @@ impl Host {
         Self {
             blade: Blade::new(config),
             cache: vec![Copied::default(); usize::from(setting.pages)],
+            operation: None,
         }
     }
 }
