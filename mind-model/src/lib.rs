@@ -6,6 +6,7 @@
 //! * [`world`]: a state,
 //! * [`action`]: what can happen in it,
 //! * [`step`]: what comes of that,
+//! * `ages`: what becomes of the ages of copies,
 //! * [`operation`]: atomic operations in memory,
 //! * [`canonical`]: states that behave alike become equal,
 //! * [`value`]: which of the writes of a page a copy has,
@@ -16,6 +17,7 @@
 //! * [`search`]: a search.
 
 pub mod action;
+mod ages;
 pub mod canonical;
 pub mod model;
 pub mod operation;
