@@ -14,7 +14,8 @@
 //! * [`packed`]: a state as the checker keeps it,
 //! * [`model`]: all of that for the checker,
 //! * [`settings`]: what is searched,
-//! * [`search`]: a search.
+//! * [`search`]: a search,
+//! * [`trace`]: a way through the states as a table.
 
 pub mod action;
 mod ages;
@@ -27,5 +28,6 @@ pub mod search;
 pub mod setting;
 pub mod settings;
 pub mod step;
+pub mod trace;
 pub mod value;
 pub mod world;

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use mind_model::{
     search::{Failure, search},
     settings::{FULL, Named, QUICK},
+    trace,
 };
 
 /// Searches the protocol's states: every order of packets, with faults of the network and of nodes.
@@ -62,11 +63,10 @@ fn main() -> ExitCode {
 
 fn show(named: &Named, failure: &Failure) {
     println!("{}: does not hold: {}", named.name, failure.property);
-    for (state, action) in &failure.path {
-        println!("  {:?}", state.world().switch.slots());
-        match action {
-            Some(action) => println!("  {action:?}"),
-            None => println!("  {:?}", state.world().violation),
-        }
+    println!("{}", trace::table(&failure.path));
+    if let Some((state, _)) = failure.path.last()
+        && let Some(violation) = state.world().violation
+    {
+        println!("{violation:?}");
     }
 }
