@@ -54,6 +54,8 @@ fn plan(seed: u64, blades: u8) -> Plan {
         domain: DOMAIN,
         region: Region::containing(place.page, 2).unwrap(),
         fails: false,
+        is_writable: true,
+        is_mapped: true,
     });
     assert_eq!(areas[0].region.size(), REGION);
     let programs = (0..blades).map(|number| Program {

@@ -4,6 +4,7 @@
 //! * `interface`: what passes between a blade and its agent,
 //! * `requests`: requests and write-backs under way,
 //! * `surrenders`: regions being given up,
+//! * `rivals`: threads of two domains at one address,
 //! * `room`: who waits for room, and which page goes,
 //! * `pages`: what a step of one page has for consequences,
 //! * `model`: what a model checker needs of it (feature `model`).
@@ -13,6 +14,7 @@ mod interface;
 pub mod model;
 mod pages;
 mod requests;
+mod rivals;
 mod room;
 mod surrenders;
 
@@ -59,17 +61,6 @@ struct Entry {
     starved: bool,
 }
 
-impl Entry {
-    /// Whether threads wait for it without a copy: it may not be their domain's.
-    const fn is_undecided(&self) -> bool {
-        match self.page.phase {
-            Phase::Reading | Phase::Acquiring => true,
-            Phase::Absent => self.page.waiting.is_some(),
-            _ => false,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Transaction(u32),
@@ -90,7 +81,7 @@ pub struct Blade {
     room_at: Option<u64>,
     /// Absent pages that threads wait for and that may make their request once there is room.
     starved: VecDeque<Va>,
-    /// Faults on addresses that another domain has asked for: it is not known yet whose they are.
+    /// Threads of a domain that wait until another's request for the page is answered.
     rivals: Vec<(PageRequest, Access)>,
     /// Pages that take room.
     used: usize,
@@ -164,11 +155,13 @@ impl Blade {
     /// A thread of a program in that domain faulted.
     pub fn fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         self.counters.faults += 1;
-        self.take_fault(now, page, access, out);
+        self.take_up(now, page, access, out);
+        self.settle(now, out);
     }
 
-    fn take_fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
+    fn take_up(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         let va = page.page;
+        let is_decided = self.is_decided(va);
         let answering = self.is_answering(va, page.domain);
         let entry = self.pages.entry(va).or_insert(Entry {
             page: Page {
@@ -182,10 +175,10 @@ impl Blade {
             starved: false,
         });
         if entry.domain != page.domain {
-            // An address belongs to one domain at a time. Where nothing is left of the other's
-            // page, the switch decides; where the other waits, what becomes of that.
-            if entry.is_undecided() {
-                self.rivals.push((page, access));
+            // An address belongs to one domain at a time. Where the other has no copy, the switch
+            // decides.
+            if !is_decided {
+                self.contest(page, access);
                 return;
             }
             if entry.page.phase != Phase::Absent {
@@ -211,7 +204,6 @@ impl Blade {
                 self.counters.hits += 1;
             }
         }
-        self.settle(now, out);
     }
 
     /// A datagram came. If an [`Action::Install`] comes of it, it is about the page in it.

@@ -6,7 +6,6 @@ use super::{Action, Blade, Timer};
 use crate::{
     addr::Va,
     blade::page::{Event, Phase},
-    wire::message::PageRequest,
 };
 
 impl Blade {
@@ -92,24 +91,8 @@ impl Blade {
 
     /// Does what has become possible.
     pub(super) fn settle(&mut self, now: u64, out: &mut Vec<Action>) {
-        self.settle_pages(now, out);
-        let is_decided = |blade: &Self, page: PageRequest| {
-            let entry = blade.pages.get(&page.page);
-            entry.is_none_or(|entry| entry.domain == page.domain || !entry.is_undecided())
-        };
-        while let Some(next) = self
-            .rivals
-            .iter()
-            .position(|(page, _)| is_decided(self, *page))
-        {
-            let (page, access) = self.rivals.remove(next);
-            self.take_fault(now, page, access, out);
-        }
-    }
-
-    fn settle_pages(&mut self, now: u64, out: &mut Vec<Action>) {
         loop {
-            if self.answer_one(now, out) {
+            if self.answer_one(now, out) || self.decide_one(now, out) {
                 continue;
             }
             self.make_room(now, out);
