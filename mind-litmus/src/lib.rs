@@ -8,7 +8,7 @@
 //! * A [`runner`] runs a test, which yields a [`histogram`]; a [`report`] holds that against the
 //!   oracle, and [`tables`] shows it.
 //!
-//! [`blades`] is the runner on real blades. None runs on a simulator.
+//! [`blades`] is the runner on real blades, [`simulated`] the one in the simulator.
 
 pub mod blades;
 pub mod candidates;
@@ -23,5 +23,6 @@ pub mod oracle;
 pub mod parser;
 pub mod report;
 pub mod runner;
+pub mod simulated;
 pub mod tables;
 pub mod test;

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use clap::{ValueEnum, value_parser};
 use mind_crew::{Interrupt, Interrupted};
 use mind_litmus::blades::layout::Layout;
-use mind_litmus::blades::run::{self, Options};
 use mind_litmus::report::{Report, WRONG};
-use mind_litmus::tables;
+use mind_litmus::{blades, simulated, tables};
+use mind_sim::Flaw;
 use serde_json::json;
 
 use crate::{NAME, answer, answer_json, tests};
@@ -33,9 +33,40 @@ pub(crate) struct Args {
     /// Run in the memory of this machine, without blades: what MIND is to be like.
     #[arg(long)]
     own_memory: bool,
+    /// Run in the simulator: blades under a virtual clock, on a network that loses packets, while
+    /// regions are reset, split and merged. A seed does the same again.
+    #[arg(long, conflicts_with = "own_memory")]
+    sim: bool,
+    /// Break a node of the simulator, to see that it shows.
+    #[arg(long, value_enum, hide = true, requires = "sim")]
+    flaw: Option<Broken>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What may be broken on purpose.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Broken {
+    /// The directory forgets one of many sharers.
+    ForgottenSharer,
+    /// Programs may write on while their page is written back.
+    NoProtection,
+    /// Memory keeps what it had.
+    LostStores,
+    /// Stores leave store buffers in any order.
+    UnorderedStores,
+}
+
+impl Broken {
+    const fn flaw(self) -> Flaw {
+        match self {
+            Self::ForgottenSharer => Flaw::ForgottenSharer,
+            Self::NoProtection => Flaw::NoProtection,
+            Self::LostStores => Flaw::LostStores,
+            Self::UnorderedStores => Flaw::UnorderedStores,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -91,15 +122,27 @@ fn report(args: &Args, interrupt: &Interrupt) -> Result<Report> {
     for what in &args.what {
         all.extend(tests(what)?);
     }
-    let options = Options {
-        iterations: args.iterations,
-        layouts: args.layout.layouts(),
-        seed: args.seed.unwrap_or_else(|| fastrand::u64(..)),
-        own_memory: args.own_memory,
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    let (iterations, layouts) = (args.iterations, args.layout.layouts());
+    let report = if args.sim {
+        let options = simulated::run::Options {
+            iterations,
+            layouts,
+            seed,
+            flaw: args.flaw.map(Broken::flaw),
+        };
+        simulated::run::run(&all, &options, interrupt)?
+    } else {
+        let options = blades::run::Options {
+            iterations,
+            layouts,
+            seed,
+            own_memory: args.own_memory,
+        };
+        blades::run::run(&all, &options, interrupt)?
     };
-    let report = run::run(&all, &options, interrupt)?;
     if args.json {
-        answer_json(&json!({ "seed": options.seed, "tests": report.tests }))?;
+        answer_json(&json!({ "seed": seed, "tests": report.tests }))?;
     } else {
         answer(&tables::report(&report))?;
     }

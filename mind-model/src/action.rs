@@ -1,12 +1,15 @@
 //! What can happen in a state.
 
-use mind_common::blade::{
-    Access,
-    model::{Alarm, Lateness},
+use mind_common::{
+    blade::{
+        Access,
+        model::{Alarm, Lateness},
+    },
+    id::BladeId,
 };
 use mind_nodes::controller::{Command, Link, Progress};
 
-use crate::world::{Flight, Mapping, World, page};
+use crate::world::{Flight, Mapping, STRANGER, World, page};
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +22,8 @@ pub enum Action {
         page: u8,
         /// What it wants.
         access: Access,
+        /// Whether its program is of the other domain.
+        is_stranger: bool,
     },
     /// A thread writes a page that it may write.
     Store {
@@ -50,6 +55,17 @@ pub enum Action {
     Hear(Link, Command),
     /// A compute blade crashes.
     Crash(usize),
+    /// A blade that may write a page has an atomic operation carried out on it.
+    Operate {
+        /// Which blade.
+        blade: usize,
+        /// On which page.
+        page: u8,
+    },
+    /// It sends that again, as no answer came.
+    Resend(usize),
+    /// One that crashed comes back.
+    Rejoin(usize),
     /// Somebody has the region reset.
     Reset,
     /// Somebody has it split.
@@ -69,34 +85,56 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
         if budget.losses > 0 {
             out.push(Action::Lose(*flight));
         }
-        if budget.repeats > 0 {
+        if budget.repeats > 0 && !world.is_put_off(flight) {
             out.push(Action::Repeat(*flight));
         }
     }
     let is_still = is_still(world);
     for (blade, host) in world.hosts.iter().enumerate() {
         let Some(host) = host else {
+            if budget.rejoins > 0 && !is_coming(world, blade) {
+                out.push(Action::Rejoin(blade));
+            }
             continue;
         };
         for (number, copy) in host.cache.iter().enumerate() {
             let number = number as u8;
+            if host.operation.is_some_and(|it| it.page == number) {
+                continue;
+            }
+            if budget.operations > 0
+                && copy.mapping == Mapping::Writable
+                && host.operation.is_none()
+                && host.blade.is_quiet()
+            {
+                let page = number;
+                out.push(Action::Operate { blade, page });
+            }
             let waiting = host.blade.waiting(page(number));
-            let mut fault = |access| {
+            let mut fault = |access, is_stranger| {
                 if waiting < Some(access) {
                     out.push(Action::Fault {
                         blade,
                         page: number,
                         access,
+                        is_stranger,
                     });
                 }
             };
-            if copy.mapping == Mapping::Absent {
-                fault(Access::Read);
+            if budget.faults != Some(0) && is_placed(world, blade) {
+                if copy.mapping == Mapping::Absent {
+                    fault(Access::Read, false);
+                }
+                if copy.mapping < Mapping::Writable {
+                    fault(Access::Write, false);
+                }
+                if budget.strangers > 0 {
+                    fault(Access::Read, true);
+                    fault(Access::Write, true);
+                }
             }
-            if copy.mapping < Mapping::Writable {
-                fault(Access::Write);
-            }
-            let is_written = world.books[usize::from(number)].writer == Some(blade as u8);
+            let is_written =
+                world.books[usize::from(number)].writer == Some(host.blade.connection());
             if copy.mapping == Mapping::Writable && !is_written {
                 out.push(Action::Store {
                     blade,
@@ -137,7 +175,9 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
 /// Lists what happens by itself: no fault of the network or a node, no new wish of a program or an
 /// operator.
 pub fn progress(world: &World, out: &mut Vec<Action>) {
-    out.extend(world.network.iter().map(|flight| Action::Deliver(*flight)));
+    let network = world.network.iter();
+    let network = network.filter(|flight| !world.is_put_off(flight));
+    out.extend(network.map(|flight| Action::Deliver(*flight)));
     let mut heard = Vec::new();
     for (link, command) in &world.links {
         if !heard.contains(link) {
@@ -153,6 +193,9 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
         let Some(host) = host else {
             continue;
         };
+        if world.is_unanswered(blade) {
+            out.push(Action::Resend(blade));
+        }
         for alarm in host.blade.alarms() {
             let late = match alarm {
                 Alarm::Answer(_) if !is_still => continue,
@@ -169,6 +212,24 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
     }
 }
 
+/// Whether the blade's programs have been started, in its present life.
+fn is_placed(world: &World, blade: usize) -> bool {
+    let tables = world.switch.tables();
+    let id = BladeId::new(blade as u8);
+    !world.is_heard(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
+}
+
+/// Whether a blade that is not there has said that it is coming.
+fn is_coming(world: &World, blade: usize) -> bool {
+    let is_it = |link: Link| {
+        link.life()
+            .is_some_and(|life| usize::from(life.blade.get()) == blade)
+    };
+    let is_told =
+        |(link, command): &(Link, Command)| *command == Command::Registered && is_it(*link);
+    world.links.iter().any(is_told) || !world.controller.is_idle()
+}
+
 fn can_act(world: &World) -> bool {
     let mut controller = world.controller.clone();
     let mut switch = world.switch.clone();
@@ -179,5 +240,6 @@ fn can_act(world: &World) -> bool {
 /// Whether nothing is on its way: what did not come yet does not come any more. An answer is waited
 /// for for longer than packets take.
 fn is_still(world: &World) -> bool {
-    world.network.is_empty() && world.links.is_empty() && !can_act(world)
+    let mut network = world.network.iter();
+    network.all(|flight| world.is_put_off(flight)) && world.links.is_empty() && !can_act(world)
 }

@@ -26,6 +26,7 @@ use mind_common::{
 use mind_nodes::{Node, packet::Body};
 use rustc_hash::FxHasher;
 
+use crate::operation::is_of_operation;
 use crate::world::{Flight, STORED, Way, World, number, page};
 
 /// Versions this far behind memory's are all the same.
@@ -76,7 +77,10 @@ fn forget(world: &mut World) {
                 // twice.
                 host.blade.connection().to_qp() == packet.envelope.qp
                     && (matches!(body, Body::Invalidate(_))
-                        || host.blade.knows(packet.envelope.seq))
+                        || host.blade.knows(packet.envelope.seq)
+                        || host
+                            .operation
+                            .is_some_and(|it| it.seq == packet.envelope.seq))
             }
             (
                 Way::From(_),
@@ -195,6 +199,9 @@ struct Known {
 
 impl Numbers for Known {
     fn seq(&mut self, of: BladeId, seq: &mut Seq) {
+        if is_of_operation(*seq) {
+            return;
+        }
         self.seqs.insert((of.get(), seq.get()), *seq);
     }
 

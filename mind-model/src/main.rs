@@ -1,111 +1,72 @@
-//! Searches a setting and prints states, depth and time.
+//! Searches settings and prints states, depth, time and memory of each.
 
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
 use clap::Parser;
-use mind_model::{model::Protocol, setting::Setting};
-use stateright::{Checker, HasDiscoveries, Model, UniformChooser};
+use comfy_table::{CellAlignment, Table, presets};
+use mind_model::{
+    search::{Failure, search},
+    settings::{FULL, Named, QUICK},
+    trace,
+};
 
-/// Searches the protocol's states.
+/// Searches the protocol's states: every order of packets, with faults of the network and of nodes.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Compute blades.
-    #[arg(long, default_value_t = 2)]
-    blades: u8,
-    /// Pages that they use.
-    #[arg(long, default_value_t = 1)]
-    pages: u8,
-    /// Slots of the directory.
-    #[arg(long, default_value_t = 1)]
-    slots: usize,
-    /// Pages that a blade has room for.
-    #[arg(long, default_value_t = 2)]
-    capacity: usize,
-    /// Packets lost.
-    #[arg(long, default_value_t = 0)]
-    losses: u8,
-    /// Packets delivered twice.
-    #[arg(long, default_value_t = 0)]
-    repeats: u8,
-    /// Timers that fire early.
-    #[arg(long, default_value_t = 0)]
-    early: u8,
-    /// Blades that crash.
-    #[arg(long, default_value_t = 0)]
-    crashes: u8,
-    /// Resets of the region.
-    #[arg(long, default_value_t = 0)]
-    resets: u8,
-    /// Splits of it.
-    #[arg(long, default_value_t = 0)]
-    splits: u8,
-    /// Merges of its halves.
-    #[arg(long, default_value_t = 0)]
-    merges: u8,
-    /// States after which the search ends.
-    #[arg(long, default_value_t = usize::MAX)]
-    states: usize,
-    /// Seconds after which it ends.
-    #[arg(long, default_value_t = 600)]
-    seconds: u64,
-    /// Walks at random, from this seed, instead of searching.
+    /// The settings of the night instead of the quick ones: minutes, and gigabytes.
     #[arg(long)]
-    walk: Option<u64>,
+    full: bool,
+    /// Only settings with this in their name.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    only: String,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let options = Options::parse();
-    let mut setting = Setting {
-        blades: options.blades,
-        pages: options.pages,
-        slots: options.slots,
-        capacity: options.capacity,
-        ..Setting::SMALLEST
-    };
-    let budget = &mut setting.budget;
-    budget.losses = options.losses;
-    budget.repeats = options.repeats;
-    budget.early = options.early;
-    budget.crashes = options.crashes;
-    budget.resets = options.resets;
-    budget.splits = options.splits;
-    budget.merges = options.merges;
-    let began = Instant::now();
-    let builder = Protocol { setting }
-        .checker()
-        .threads(2)
-        .target_state_count(options.states)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .timeout(Duration::from_secs(options.seconds));
-    match options.walk {
-        Some(seed) => report(
-            &builder.spawn_simulation(seed, UniformChooser).join(),
-            began,
-        ),
-        None => report(&builder.spawn_bfs().join(), began),
+    let settings = if options.full { FULL } else { QUICK };
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(["setting", "states", "depth", "seconds", "MiB", ""]);
+    let mut sum = 0;
+    let mut failures = Vec::new();
+    for named in settings.iter().filter(|it| it.name.contains(&options.only)) {
+        eprint!("{} ... ", named.name);
+        let found = search(named);
+        eprintln!("{} states, {:.1?}", found.states, found.took);
+        sum += found.states;
+        let end = match (found.failures.is_empty(), found.is_complete) {
+            (false, _) => "FAILS",
+            (true, true) => "all",
+            (true, false) => "cut",
+        };
+        table.add_row([
+            named.name.to_owned(),
+            found.states.to_string(),
+            found.depth.to_string(),
+            format!("{:.1}", found.took.as_secs_f64()),
+            (found.memory >> 20).to_string(),
+            end.to_owned(),
+        ]);
+        failures.extend(found.failures.into_iter().map(|failure| (named, failure)));
     }
+    for column in 1..5 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}\n{sum} distinct states");
+    for (named, failure) in &failures {
+        show(named, failure);
+    }
+    ExitCode::from(u8::from(!failures.is_empty()))
 }
 
-fn report(checker: &impl Checker<Protocol>, began: Instant) {
-    println!(
-        "{} distinct states ({} generated), depth {}, {:.1} s",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-        began.elapsed().as_secs_f64()
-    );
-    for (name, path) in checker.discoveries() {
-        let steps = path.into_vec();
-        let always = name != "something is written back";
-        println!("{name}: {}", if always { "FAILS" } else { "seen" });
-        if always {
-            for (state, action) in steps {
-                println!("  {:?}", state.switch.slots());
-                println!("  {action:?}");
-                if action.is_none() {
-                    println!("{state:#?}");
-                }
-            }
-        }
+fn show(named: &Named, failure: &Failure) {
+    println!("{}: does not hold: {}", named.name, failure.property);
+    println!("{}", trace::table(&failure.path));
+    if let Some((state, _)) = failure.path.last()
+        && let Some(violation) = state.world().violation
+    {
+        println!("{violation:?}");
     }
 }

@@ -1,7 +1,11 @@
 //! What must hold in every state.
 
 use mind_common::{
-    blade::page::Phase, directory::State, id::BladeId, verdict::Verdict, wire::Refusal,
+    blade::page::Phase,
+    directory::State,
+    id::{BladeId, DomainId},
+    verdict::Verdict,
+    wire::Refusal,
 };
 
 use crate::{
@@ -19,6 +23,14 @@ pub enum Violation {
     WrongPage,
     /// A blade let programs use a copy that it does not have.
     NoCopy,
+    /// A program of that domain was let use a page that is not its own.
+    Granted(DomainId),
+    /// Memory carried an atomic operation out twice, or one that was over.
+    OperatedAgain,
+    /// It did so on bytes that are not the latest.
+    OperatedOnOld,
+    /// An atomic operation was acknowledged that was not carried out.
+    NotOperated,
     /// A request was refused for good.
     Refused(Refusal),
     /// A write-back was refused for good.
@@ -138,6 +150,7 @@ pub fn is_quiet(world: &World) -> bool {
         && world.hosts.iter().flatten().all(|host| {
             let pages = 0..host.cache.len() as u8;
             host.blade.is_quiet()
+                && host.operation.is_none()
                 && pages
                     .into_iter()
                     .all(|n| host.blade.waiting(page(n)).is_none())

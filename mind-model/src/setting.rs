@@ -3,6 +3,8 @@
 /// How often something may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
+    /// Threads fault; any number of times if there is none.
+    pub faults: Option<u8>,
     /// A packet is lost.
     pub losses: u8,
     /// A packet is delivered twice.
@@ -11,6 +13,12 @@ pub struct Budget {
     pub early: u8,
     /// A compute blade crashes.
     pub crashes: u8,
+    /// A blade that crashed comes back, in a new life.
+    pub rejoins: u8,
+    /// A program of another domain faults on the region.
+    pub strangers: u8,
+    /// A blade has an atomic operation carried out in memory; not where regions change.
+    pub operations: u8,
     /// Somebody has a region reset.
     pub resets: u8,
     /// A region is split.
@@ -20,7 +28,7 @@ pub struct Budget {
 }
 
 /// A model's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Setting {
     /// Compute blades.
     pub blades: u8,
@@ -48,10 +56,14 @@ impl Setting {
         capacity: 2,
         is_held: false,
         budget: Budget {
+            faults: None,
             losses: 0,
             repeats: 0,
             early: 0,
             crashes: 0,
+            rejoins: 0,
+            strangers: 0,
+            operations: 0,
             resets: 0,
             splits: 0,
             merges: 0,

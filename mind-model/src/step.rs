@@ -2,21 +2,23 @@
 
 use mind_common::{
     blade::{self, Access, Outgoing},
+    id::BladeId,
     verdict::Verdict,
-    wire::message::PageRequest,
+    wire::{Refusal, message::PageRequest},
 };
 use mind_nodes::{
     Node,
     controller::{Command, Input, Link, Request},
-    packet::Packet,
+    packet::{Body, Packet},
 };
 
 use crate::{
     action::Action,
     canonical::canonical,
+    operation::{FLUSH, is_of_operation},
     property::Violation,
     value::{Age, Value},
-    world::{Copied, DOMAIN, Flight, MEMORY, Mapping, Way, World, number, page},
+    world::{Copied, DOMAIN, Flight, Host, MEMORY, Mapping, STRANGER, Way, World, number, page},
 };
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
@@ -34,13 +36,19 @@ impl World {
                 blade,
                 page: of,
                 access,
-            } => self.with(blade, None, |blade, out| {
-                let named = PageRequest {
-                    page: page(of),
-                    domain: DOMAIN,
-                };
-                blade.fault(0, named, access, out);
-            }),
+                is_stranger,
+            } => {
+                self.budget.faults = self.budget.faults.map(|left| left - 1);
+                self.budget.strangers -= u8::from(is_stranger);
+                let domain = if is_stranger { STRANGER } else { DOMAIN };
+                self.with(blade, None, |blade, out| {
+                    let named = PageRequest {
+                        page: page(of),
+                        domain,
+                    };
+                    blade.fault(0, named, access, out);
+                });
+            }
             Action::Store { blade, page } => self.store(blade, page),
             Action::Deliver(flight) => {
                 self.network.retain(|other| *other != flight);
@@ -82,6 +90,14 @@ impl World {
                     self.controller.handle(Input::Broken(life));
                 }
             }
+            Action::Operate { blade, page } => self.begin_operation(blade, page),
+            Action::Resend(blade) => self.send_operation(blade),
+            Action::Rejoin(blade) => {
+                self.budget.rejoins -= 1;
+                if let Some(blade) = BladeId::new(blade as u8) {
+                    self.join(blade);
+                }
+            }
             Action::Reset => {
                 self.budget.resets -= 1;
                 self.ask(Request::Reset(page(0)));
@@ -103,6 +119,9 @@ impl World {
             Way::From(port) => self.switched(port, packet),
             Way::To(Node::Memory(_)) => {
                 let (verdict, answer) = self.memory.handle(packet);
+                if let (Verdict::Operated, Body::Atomic { va, .. }) = (verdict, packet.body) {
+                    self.operated(packet.envelope.qp, packet.envelope.seq, number(va));
+                }
                 match (verdict, packet.data()) {
                     (Verdict::Stored, Some(data)) => self.stored(*data),
                     (Verdict::UnexpectedOpcode | Verdict::Invalid | Verdict::OutOfRange, _) => {
@@ -117,6 +136,12 @@ impl World {
                 }
             }
             Way::To(Node::Compute(to)) => {
+                if is_of_operation(packet.envelope.seq)
+                    && !matches!(packet.body, Body::Invalidate(_))
+                {
+                    self.hear_of_operation(usize::from(to.get()), &packet);
+                    return;
+                }
                 let data = packet.data().copied();
                 self.with(usize::from(to.get()), data, |blade, out| {
                     blade.receive_headers(0, &packet.envelope, packet.incoming(), out);
@@ -135,7 +160,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, way: Way, packet: Packet<Value>) {
+    pub(crate) fn send(&mut self, way: Way, packet: Packet<Value>) {
         self.network.push(Flight { way, packet });
     }
 
@@ -166,21 +191,27 @@ impl World {
                     self.hosts[blade] = None;
                 }
             }
-            Command::Registered | Command::Reply { .. } => {}
+            Command::Registered => {
+                if let Some(life) = link.life() {
+                    let host = Host::new(life, &self.setting);
+                    self.hosts[usize::from(life.blade.get())] = Some(host);
+                }
+            }
+            Command::Reply { .. } => {}
         }
     }
 
     fn place_of(&self, link: Link) -> Option<usize> {
         let life = link.life()?;
         let is_it = |host: &Option<_>| {
-            let host: &crate::world::Host = host.as_ref()?;
+            let host: &Host = host.as_ref()?;
             (host.blade.connection() == life).then_some(())
         };
         self.hosts.iter().position(|host| is_it(host).is_some())
     }
 
     /// Has a blade do something, and carries out what it wants done; `data` is the page that came.
-    fn with(
+    pub(crate) fn with(
         &mut self,
         at: usize,
         data: Option<Value>,
@@ -225,6 +256,7 @@ impl World {
                 }
             }
             blade::Action::Install { page, writable } => {
+                self.granted(page);
                 let number = number(page.page);
                 match data {
                     Some(data) if data.page == number => {
@@ -243,6 +275,7 @@ impl World {
                 }
             }
             blade::Action::Map { page, writable } => {
+                self.granted(page);
                 self.map(at, number(page.page), mapping(writable));
             }
             blade::Action::Protect { page } => {
@@ -251,8 +284,9 @@ impl World {
             blade::Action::Drop { page } => {
                 self.put(at, number(page.page), Copied::default());
             }
-            blade::Action::Fail { refusal, .. } => {
-                if self.is_heard(at) {
+            blade::Action::Fail { page, refusal, .. } => {
+                let is_right = page.domain == STRANGER && refusal == Refusal::Denied;
+                if self.is_heard(at) && !is_right {
                     self.violate(Violation::Refused(refusal));
                 }
             }
@@ -262,12 +296,19 @@ impl World {
                 }
             }
             blade::Action::Appeal { page } => self.ask(Request::Appeal(page.page)),
+            blade::Action::Flushed { token: FLUSH } => self.send_operation(at),
             blade::Action::Flushed { token } => {
                 if let Ok(id) = u32::try_from(token) {
                     self.controller.handle(Input::Answer { id, done: true });
                 }
             }
-            blade::Action::Served { .. } => {}
+            blade::Action::Served { .. } | blade::Action::Stepped { .. } => {}
+        }
+    }
+
+    fn granted(&mut self, page: PageRequest) {
+        if page.domain != DOMAIN {
+            self.violate(Violation::Granted(page.domain));
         }
     }
 
@@ -276,7 +317,7 @@ impl World {
         host.cache.get(usize::from(number)).copied()
     }
 
-    fn put(&mut self, at: usize, number: u8, copy: Copied) {
+    pub(crate) fn put(&mut self, at: usize, number: u8, copy: Copied) {
         if let Some(Some(host)) = self.hosts.get_mut(at)
             && let Some(there) = host.cache.get_mut(usize::from(number))
         {
@@ -293,103 +334,7 @@ impl World {
         }
     }
 
-    // What is known of pages.
-
-    /// Changes how new all bytes of a page are, wherever they are.
-    fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
-        for host in self.hosts.iter_mut().flatten() {
-            if let Some(copy) = host.cache.get_mut(usize::from(page))
-                && copy.mapping != Mapping::Absent
-            {
-                copy.age = change(copy.age);
-            }
-        }
-        for flight in &mut self.network {
-            if let Some(data) = flight.packet.data_mut()
-                && data.page == page
-            {
-                data.age = change(data.age);
-            }
-        }
-        let mut stored = self.memory.page(u64::from(page));
-        stored.data.age = change(stored.data.age);
-        self.memory.set_page(u64::from(page), stored);
-    }
-
-    /// A program writes.
-    fn store(&mut self, at: usize, page: u8) {
-        let Some(book) = self.books.get(usize::from(page)).copied() else {
-            return;
-        };
-        self.age(page, |age| match (age, book.writer) {
-            (Age::Latest, None) => Age::Acknowledged,
-            // The write before is not acknowledged, and this one takes its place.
-            (Age::Latest, Some(_)) => Age::Old,
-            (age, _) => age,
-        });
-        self.put(
-            at,
-            page,
-            Copied {
-                mapping: Mapping::Writable,
-                age: Age::Latest,
-            },
-        );
-        self.books[usize::from(page)].writer = Some(at as u8);
-    }
-
-    /// Memory has a page.
-    fn stored(&mut self, data: Value) {
-        if data.age == Age::Latest {
-            self.acknowledge(data.page);
-        }
-    }
-
-    /// The latest write of a page is acknowledged.
-    fn acknowledge(&mut self, page: u8) {
-        if let Some(book) = self.books.get_mut(usize::from(page))
-            && book.writer.take().is_some()
-        {
-            self.age(page, |age| match age {
-                Age::Acknowledged => Age::Old,
-                age => age,
-            });
-        }
-    }
-
-    /// A copy comes to a blade. Somebody else's latest write is acknowledged by that; one that went
-    /// with its blade is given up when somebody has what was acknowledged before.
-    fn installed(&mut self, at: usize, data: Value) {
-        let writer = self
-            .books
-            .get(usize::from(data.page))
-            .and_then(|book| book.writer);
-        let Some(writer) = writer.map(usize::from) else {
-            return;
-        };
-        if !self.is_heard(at) {
-            return;
-        }
-        match data.age {
-            Age::Latest => self.acknowledge(data.page),
-            Age::Acknowledged if !self.is_heard(writer) => {
-                self.books[usize::from(data.page)].writer = None;
-                self.age(data.page, |age| match age {
-                    Age::Latest | Age::Old => Age::Old,
-                    Age::Acknowledged => Age::Latest,
-                });
-            }
-            Age::Acknowledged | Age::Old => {}
-        }
-    }
-
-    /// How new the bytes in a packet, which is not on its way any more, are after that.
-    fn seen(&self, data: Value) -> Option<Age> {
-        let book = self.books.get(usize::from(data.page))?;
-        (data.age == Age::Acknowledged && book.writer.is_none()).then_some(Age::Latest)
-    }
-
-    fn violate(&mut self, violation: Violation) {
+    pub(crate) fn violate(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
     }
 }
@@ -404,8 +349,6 @@ const fn is_unexpected(verdict: Verdict) -> bool {
             | Verdict::Invalid
             | Verdict::NoMemory
             | Verdict::NoOrigin
-            | Verdict::Protected
-            | Verdict::NotPlaced
     )
 }
 

@@ -2,6 +2,7 @@
 //! whether they are the latest, so there are only three: what is older than the last acknowledged
 //! write is all the same.
 
+use mind_common::id::Connection;
 use mind_nodes::packet::Content;
 
 /// How new a page's bytes are.
@@ -38,6 +39,6 @@ impl Content for Value {
 /// What the model knows of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Book {
-    /// The blade that made the latest write, if that is not acknowledged.
-    pub writer: Option<u8>,
+    /// The life of the blade that made the latest write, if that is not acknowledged.
+    pub writer: Option<Connection>,
 }

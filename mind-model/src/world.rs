@@ -3,7 +3,7 @@
 use mind_common::{
     addr::{PAGE_SHIFT, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
     blade::{Blade, Config},
-    id::{BladeId, DomainId},
+    id::{BladeId, Connection, DomainId},
     serial::Version,
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
 };
@@ -16,6 +16,7 @@ use mind_nodes::{
 };
 
 use crate::{
+    operation::Operation,
     property::Violation,
     setting::{Budget, Setting},
     value::{Age, Book, Value},
@@ -23,6 +24,8 @@ use crate::{
 
 /// The domain of all programs.
 pub const DOMAIN: DomainId = DomainId(1);
+/// A domain that runs on the same blades, and has nothing.
+pub const STRANGER: DomainId = DomainId(2);
 /// The memory blade.
 pub const MEMORY: Node = Node::Memory(0);
 /// The version that a page in memory has in every canonical state.
@@ -66,6 +69,20 @@ pub struct Host {
     pub blade: Blade,
     /// The pages, by number.
     pub cache: Vec<Copied>,
+    /// The atomic operation under way.
+    pub operation: Option<Operation>,
+}
+
+impl Host {
+    /// One that has nothing, in this life.
+    pub fn new(life: Connection, setting: &Setting) -> Self {
+        let config = Config::without_clock(life, setting.capacity, setting.is_held);
+        Self {
+            blade: Blade::new(config),
+            cache: vec![Copied::default(); usize::from(setting.pages)],
+            operation: None,
+        }
+    }
 }
 
 /// Where a packet is.
@@ -87,7 +104,7 @@ pub struct Flight {
 }
 
 /// A state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     /// The switch.
     pub switch: Switch,
@@ -101,6 +118,8 @@ pub struct World {
     pub network: Vec<Flight>,
     /// What the controller said, in order.
     pub links: Vec<(Link, Command)>,
+    /// What takes part.
+    pub setting: Setting,
     /// What may still go wrong.
     pub budget: Budget,
     /// What is known of pages.
@@ -136,18 +155,14 @@ impl World {
             hosts: Vec::new(),
             network: Vec::new(),
             links: Vec::new(),
+            setting: *setting,
             budget: setting.budget,
             books: vec![Book::default(); usize::from(setting.pages)],
             violation: None,
         };
         let blades: Vec<_> = (0..setting.blades).filter_map(BladeId::new).collect();
         for &blade in &blades {
-            world.ask(Request::Register(blade));
-            world.ask(Request::Place {
-                domain: DOMAIN,
-                blade,
-                is_placed: true,
-            });
+            world.join(blade);
         }
         if let Some(region) = Region::containing(base, setting.order) {
             world.ask(Request::Map {
@@ -161,15 +176,8 @@ impl World {
         }
         world.settle_controller();
         for blade in blades {
-            let host = world.controller.life(blade).map(|life| Host {
-                blade: Blade::new(Config::without_clock(
-                    life,
-                    setting.capacity,
-                    setting.is_held,
-                )),
-                cache: vec![Copied::default(); usize::from(setting.pages)],
-            });
-            world.hosts.push(host);
+            let life = world.controller.life(blade);
+            world.hosts.push(life.map(|life| Host::new(life, setting)));
         }
         for number in 0..1 << setting.order {
             let data = Value {
@@ -181,6 +189,18 @@ impl World {
             world.memory.set_page(u64::from(number), page);
         }
         world
+    }
+
+    /// A blade says that it is there, and programs of both domains are started on it.
+    pub fn join(&mut self, blade: BladeId) {
+        self.ask(Request::Register(blade));
+        for domain in [DOMAIN, STRANGER] {
+            self.ask(Request::Place {
+                domain,
+                blade,
+                is_placed: true,
+            });
+        }
     }
 
     /// Tells the controller that somebody wants something.
@@ -205,7 +225,11 @@ impl World {
         let Some(Some(host)) = self.hosts.get(number) else {
             return false;
         };
-        let life = host.blade.connection();
+        self.hears(host.blade.connection())
+    }
+
+    /// Whether the switch listens to that life of a blade.
+    pub fn hears(&self, life: Connection) -> bool {
         let port = self.switch.tables().ports.get(&Node::Compute(life.blade));
         port == Some(&Port::Compute(life))
     }

@@ -12,7 +12,7 @@
 //! * [`controller`]: who is there, and what becomes of regions.
 //!
 //! What is not here: what a packet looks like in bytes (lengths, checksums, time to live, tags),
-//! ports without TC or without a device, and what only processors at work at the same time can do
+//! ports without a device, and what only processors at work at the same time can do
 //! to each other within one packet (`contended`, `no-origin` of an invalidation just begun,
 //! `torn`).
 

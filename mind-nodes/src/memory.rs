@@ -37,7 +37,7 @@ pub struct Operation {
 }
 
 /// A memory blade.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Memory<P> {
     count: u64,
     /// Those that are not as they were at first.

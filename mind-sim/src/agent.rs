@@ -2,7 +2,7 @@
 //! daemon does it.
 
 use mind_common::{
-    addr::Va,
+    addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     blade::{Access, Action, Incoming, Outgoing},
     id::{BladeId, Connection, DomainId},
     wire::{Syndrome, message::PageRequest},
@@ -11,11 +11,11 @@ use mind_nodes::{
     Node,
     controller::{Ask, Command, Input, Link, Request},
     packet::Packet,
-    switch::Port,
 };
 
 use crate::{
     Failure, Flaw,
+    coverage::Pair,
     host::{Cached, Host},
     plan::Image,
     trace::What,
@@ -24,14 +24,16 @@ use crate::{
 
 /// What a command or an answer takes between the controller and an agent, in nanoseconds.
 const CONTROL: std::ops::Range<u64> = 20_000..200_000;
+/// How late a daemon looks at its timers, in nanoseconds.
+pub(crate) const TARDINESS: std::ops::Range<u64> = 0..20_000;
 /// How long the controller waits until a blade has flushed, in nanoseconds.
 const FLUSH_LIMIT: u64 = 2_000_000_000;
 /// How soon a daemon that was sent away is started again, in nanoseconds.
-const RESTART: u64 = 5_000_000;
+pub(crate) const RESTART: u64 = 5_000_000;
 /// Flushes that threads asked for, by token: this and the number of the thread.
 const OF_THREAD: u64 = 1 << 32;
 /// Replies about domains, by number: this and the number of the thread.
-const PLACING: u32 = 1 << 31;
+pub(crate) const PLACING: u32 = 1 << 31;
 
 impl World<'_> {
     // Connections to the controller: nothing is lost, and order is kept.
@@ -61,11 +63,15 @@ impl World<'_> {
     }
 
     fn say(&mut self, life: Connection, input: Input) {
+        let is_severed = |host: &mut Host| host.life == life && host.is_severed;
+        if self.host(life.blade).is_some_and(is_severed) {
+            return;
+        }
         let at = self.arrival(Link::Compute(life.to_qp()), true);
         self.queue.at(at, Event::Hear(input));
     }
 
-    fn ask(&mut self, life: Connection, id: u32, request: Request) {
+    pub(crate) fn ask(&mut self, life: Connection, id: u32, request: Request) {
         let from = Some(life);
         self.say(life, Input::Ask(Ask { from, id, request }));
     }
@@ -88,8 +94,18 @@ impl World<'_> {
             return;
         };
         let id = match command {
+            Command::Zero { id, .. } if self.mapped.unzeroed(number) > self.queue.now() => {
+                let at = self.arrival(link, true);
+                let answer = Input::Answer { id, done: false };
+                self.queue.at(at, Event::Hear(answer));
+                return;
+            }
             Command::Zero { id, first, count } => {
                 memory.zero(first, count);
+                let base = WINDOW_BASE + (u64::from(number) << SLICE_SHIFT);
+                for page in first..first + count {
+                    self.checker.zeroed(Va(base + (page << PAGE_SHIFT)));
+                }
                 id
             }
             Command::FencePages { id, first, count } => {
@@ -118,7 +134,8 @@ impl World<'_> {
             self.live(life);
             return;
         }
-        if self.host(blade).is_none_or(|host| host.life != life) {
+        let hears = |host: &mut Host| host.life == life && !host.is_severed;
+        if !self.host(blade).is_some_and(hears) {
             return;
         }
         match command {
@@ -137,96 +154,6 @@ impl World<'_> {
             | Command::Zero { .. }
             | Command::FencePages { .. }
             | Command::FenceBlade { .. } => {}
-        }
-    }
-
-    // Lives.
-
-    fn host(&mut self, blade: BladeId) -> Option<&mut Host> {
-        self.machines.get_mut(&blade)?.host.as_mut()
-    }
-
-    /// A life begins: its programs ask to be let in.
-    fn live(&mut self, life: Connection) {
-        let blade = life.blade;
-        let capacity = self.plan.capacity;
-        if let Some(machine) = self.machines.get_mut(&blade) {
-            machine.host = Some(Host::new(life, capacity));
-        }
-        for number in 0..self.threads.len() {
-            let program = &self.plan.programs[number];
-            if program.blade == blade {
-                let place = Request::Place {
-                    domain: program.domain,
-                    blade,
-                    is_placed: true,
-                };
-                self.ask(life, PLACING | number as u32, place);
-            }
-        }
-    }
-
-    /// A life is over, with all that it has. Whose it was.
-    fn end(&mut self, blade: BladeId) -> Option<Connection> {
-        let machine = self.machines.get_mut(&blade)?;
-        let host = machine.host.take()?;
-        if !host.is_cut {
-            machine.remains = Some((host.life, host.dirty()));
-        }
-        for number in 0..self.threads.len() {
-            if self.plan.programs[number].blade == blade {
-                self.threads[number].stop();
-            }
-        }
-        Some(host.life)
-    }
-
-    /// A blade fails; the controller finds out, and it comes back.
-    pub(crate) fn crash(&mut self, blade: BladeId, noticed: u64, back: u64) {
-        if let Some(life) = self.end(blade) {
-            self.queue.after(noticed, Event::Hear(Input::Broken(life)));
-            self.queue.after(back, Event::Begin(blade));
-        }
-    }
-
-    /// Whom the switch has stopped listening to: what it has is as it was, what it wrote may be
-    /// gone.
-    pub(crate) fn notice_cuts(&mut self) {
-        for (blade, machine) in &mut self.machines {
-            let port = self.switch.tables().ports.get(&Node::Compute(*blade));
-            let is_heard = |life| port == Some(&Port::Compute(life));
-            if let Some((life, dirty)) = machine.remains.take() {
-                if is_heard(life) {
-                    machine.remains = Some((life, dirty));
-                } else {
-                    dirty
-                        .into_iter()
-                        .for_each(|page| self.checker.orphaned(page));
-                    let cut = What::Cut(Node::Compute(*blade));
-                    self.log.push(self.queue.now(), cut);
-                }
-            }
-            if let Some(host) = &mut machine.host
-                && !host.is_cut
-                && !is_heard(host.life)
-            {
-                host.is_cut = true;
-                let cut = What::Cut(Node::Compute(*blade));
-                self.log.push(self.queue.now(), cut);
-                // Until it hears of it, its programs go on with what they have: that must be true now.
-                let mut copies = host.cache.iter();
-                let differs = copies.find(|(page, cached)| {
-                    let now = self.checker.now(**page);
-                    now.is_some_and(|now| now != cached.image)
-                });
-                if let Some((page, _)) = differs {
-                    let stale = Failure::Disagrees(blade.to_string(), *page);
-                    self.failure.get_or_insert(stale);
-                }
-                for page in host.dirty() {
-                    self.checker.orphaned(page);
-                }
-            }
         }
     }
 
@@ -258,7 +185,8 @@ impl World<'_> {
             && host.poll_at.is_none_or(|already| at < already)
         {
             host.poll_at = Some(at);
-            self.queue.at(at, Event::Poll(blade));
+            let late = self.random.u64(TARDINESS);
+            self.queue.at(at + late, Event::Poll(blade));
         }
     }
 
@@ -288,9 +216,11 @@ impl World<'_> {
         });
     }
 
-    pub(crate) fn fault(&mut self, blade: BladeId, page: PageRequest, access: Access) {
-        self.with_blade(blade, None, |now, host, actions| {
-            host.blade.fault(now, page, access, actions);
+    pub(crate) fn fault(&mut self, life: Connection, page: PageRequest, access: Access) {
+        self.with_blade(life.blade, None, |now, host, actions| {
+            if host.life == life {
+                host.blade.fault(now, page, access, actions);
+            }
         });
     }
 
@@ -328,13 +258,14 @@ impl World<'_> {
             return;
         };
         let life = host.life;
+        let persists = self.persists;
         let protects = self.plan.flaw != Some(Flaw::NoProtection);
         match action {
             Action::Send { envelope, message } => {
                 let image = match message {
                     Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => {
                         match host.cache.get(&page.page) {
-                            Some(cached) if !cached.is_writable => cached.image,
+                            Some(cached) if !cached.is_writable || persists => cached.image,
                             _ => return self.fail(Failure::Unprotected(blade, page.page)),
                         }
                     }
@@ -352,10 +283,15 @@ impl World<'_> {
                     return self.fail(Failure::NoData(blade, page.page));
                 };
                 let is_writable = writable;
-                let cached = Cached { image, is_writable };
+                let cached = Cached {
+                    image,
+                    is_writable,
+                    domain: page.domain,
+                };
                 host.cache.insert(page.page, cached);
                 if !host.is_cut {
-                    let fails = self.plan.area(page.page).is_some_and(|area| area.fails);
+                    let fails = self.mapped.area(self.plan, page.page);
+                    let fails = fails.is_some_and(|area| area.fails);
                     match self.checker.installed(page.page, image) {
                         Ok(is_older) if is_older && fails => {
                             self.fail(Failure::Older(blade, page.page));
@@ -400,6 +336,9 @@ impl World<'_> {
             }
             Action::Appeal { page } => self.ask(life, 0, Request::Appeal(page.page)),
             Action::Served { .. } => {}
+            Action::Stepped { before, event, .. } => {
+                self.coverage.count(Pair::Page(before, event));
+            }
             Action::Flushed { token } if token & OF_THREAD != 0 => {
                 let thread = (token & !OF_THREAD) as usize;
                 if let Some((start, length)) = self.threads[thread].flushed(life) {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{Failure, plan::Plan, run};
+use crate::{Failure, coverage::Coverage, plan::Plan, run};
 
 /// What came of many seeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Batch {
     pub virtual_nanos: u64,
     /// The sum of the runs' hashes.
     pub hash: u64,
+    /// What of the machines they reached together.
+    pub coverage: Coverage,
     /// Seeds that failed, and how.
     pub failures: Vec<(u64, Failure)>,
 }
@@ -33,6 +35,7 @@ impl Batch {
         self.events += outcome.events;
         self.virtual_nanos += outcome.virtual_nanos;
         self.hash = self.hash.wrapping_add(outcome.hash);
+        self.coverage.add(&outcome.coverage);
         let failed = outcome.failure.map(|failure| (seed, failure));
         self.failures.extend(failed);
     }
@@ -43,6 +46,7 @@ impl Batch {
         self.events += other.events;
         self.virtual_nanos += other.virtual_nanos;
         self.hash = self.hash.wrapping_add(other.hash);
+        self.coverage.add(&other.coverage);
         self.failures.extend(other.failures);
         self.failures.sort_by_key(|(seed, _)| *seed);
     }

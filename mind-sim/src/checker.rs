@@ -137,6 +137,12 @@ impl Checker {
         truth.before += old as u64;
     }
 
+    /// Memory made zeros of the page, which nobody has.
+    pub(crate) fn zeroed(&mut self, page: Va) {
+        let truth = self.truth(page);
+        truth.settle(Image::default());
+    }
+
     /// Who had the page to write is gone.
     pub(crate) fn orphaned(&mut self, page: Va) {
         let truth = self.truth(page);

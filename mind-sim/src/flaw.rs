@@ -21,10 +21,12 @@ pub enum Flaw {
     NoFences,
     /// Programs may write on while their page is written back.
     NoProtection,
+    /// Stores leave a store buffer in any order.
+    UnorderedStores,
 }
 
 impl Flaw {
-    /// All of them.
+    /// Those of nodes, which show without scripts.
     pub const ALL: [Self; 5] = [
         Self::ForgottenSharer,
         Self::OldVersions,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mind_common::{
     addr::Va,
     blade::{Action, Blade, Config, page::Phase},
-    id::Connection,
+    id::{Connection, DomainId},
 };
 
 use crate::plan::Image;
@@ -16,6 +16,8 @@ use crate::plan::Image;
 pub(crate) struct Cached {
     pub(crate) image: Image,
     pub(crate) is_writable: bool,
+    /// Whose programs see it.
+    pub(crate) domain: DomainId,
 }
 
 /// A life of a blade.
@@ -27,18 +29,25 @@ pub(crate) struct Host {
     pub(crate) poll_at: Option<u64>,
     /// Write-backs under way: of which page, and how often that had been written.
     pub(crate) writing: BTreeMap<u32, (Va, u64)>,
+    /// Its connection to the controller is broken.
+    pub(crate) is_severed: bool,
     /// The switch does not listen to it any more.
     pub(crate) is_cut: bool,
 }
 
 impl Host {
     pub(crate) fn new(life: Connection, capacity: usize) -> Self {
+        let config = Config {
+            is_watched: true,
+            ..Config::new(life, capacity)
+        };
         Self {
             life,
-            blade: Blade::new(Config::new(life, capacity)),
+            blade: Blade::new(config),
             cache: BTreeMap::new(),
             poll_at: None,
             writing: BTreeMap::new(),
+            is_severed: false,
             is_cut: false,
         }
     }
@@ -62,6 +71,8 @@ pub(crate) struct Machine {
     pub(crate) host: Option<Host>,
     /// A life that is over without the switch knowing, and the pages that were dirty at its end.
     pub(crate) remains: Option<(Connection, Vec<Va>)>,
+    /// Its daemon stands still until then.
+    pub(crate) hung_until: u64,
     /// Of the action lists.
     pub(crate) actions: Vec<Action>,
 }

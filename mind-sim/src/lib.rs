@@ -6,9 +6,12 @@
 //!
 //! * [`plan`]: what a run is,
 //! * [`trace`]: what happened in it,
-//! * `world`, `agent`, `thread`: the system,
+//! * `world`, `agent`, `life`, `thread`: the system,
+//! * [`script`]: threads that are told from outside what to do, `player` and `store_buffer` what they
+//!   have more than others,
 //! * `network`, `queue`: cables and the clock,
 //! * `checker`, `quiet`: what must be true, at every load and at the end,
+//! * [`coverage`]: what of the two machines was reached,
 //! * [`batch`]: many seeds,
 //! * [`shrink`]: cuts a run that fails down,
 //! * `flaw`: nodes that are broken on purpose.
@@ -16,13 +19,19 @@
 mod agent;
 pub mod batch;
 mod checker;
+pub mod coverage;
 mod flaw;
 mod host;
+mod life;
+mod mapped;
 mod network;
 pub mod plan;
+mod player;
 mod queue;
 mod quiet;
+pub mod script;
 mod shrink;
+mod store_buffer;
 mod thread;
 pub mod trace;
 mod world;
@@ -30,8 +39,10 @@ mod world;
 use mind_common::{addr::Va, id::BladeId, wire::Refusal};
 
 pub use checker::Wrong;
+use coverage::Coverage;
 pub use flaw::Flaw;
 use plan::Plan;
+use script::Script;
 pub use shrink::shrink;
 use trace::Record;
 
@@ -66,6 +77,9 @@ pub enum Failure {
     /// Memory refused what a blade wrote that nobody sent away.
     #[error("{0} may not write back {1}, though it is one of us")]
     Refused(BladeId, Va),
+    /// A program sees what is not its domain's.
+    #[error("{0} lets a program access {1}, which is not its domain's")]
+    Foreign(BladeId, Va),
     /// An access failed for no reason.
     #[error("an access of {0} to {1} fails: {2:?}")]
     Refusal(BladeId, Va, Refusal),
@@ -75,6 +89,9 @@ pub enum Failure {
     /// Nothing happens any more, and somebody waits.
     #[error("nothing happens any more: threads {0:?} have not finished")]
     Stuck(Vec<usize>),
+    /// A blade came back, but what a thread with a script had done there is gone.
+    #[error("{0} is not what it was, and threads with scripts were there")]
+    Gone(BladeId),
     /// Nothing happens any more, and something is under way.
     #[error("nothing happens any more, and something is under way: {0}")]
     Busy(String),
@@ -89,6 +106,13 @@ pub enum Failure {
     Silent(Va),
 }
 
+impl Failure {
+    /// Whether threads do not come to their end.
+    const fn is_end(&self) -> bool {
+        matches!(self, Self::Endless(_) | Self::Stuck(_) | Self::Gone(_))
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -100,6 +124,8 @@ pub struct Outcome {
     pub virtual_nanos: u64,
     /// What went wrong, if something did.
     pub failure: Option<Failure>,
+    /// What of the machines it reached.
+    pub coverage: Coverage,
     /// What happened, if that was to be kept.
     pub records: Vec<Record>,
 }
@@ -107,4 +133,25 @@ pub struct Outcome {
 /// Runs a plan; keeps a record of what happens if `is_traced`.
 pub fn run(plan: &Plan, is_traced: bool) -> Outcome {
     world::World::new(plan, is_traced).run()
+}
+
+/// Runs a plan of which the first programs are played by these scripts. If `persists`, the run goes on
+/// when memory is wrong, and only what keeps scripts from their end fails it.
+///
+/// # Panics
+///
+/// If there are more scripts than programs.
+pub fn play<'a>(
+    plan: &'a Plan,
+    scripts: Vec<&'a mut (dyn Script + 'a)>,
+    persists: bool,
+) -> Outcome {
+    assert!(
+        scripts.len() <= plan.programs.len(),
+        "each script is played where a program of the plan is"
+    );
+    let mut world = world::World::new(plan, false);
+    world.players = player::players(plan, scripts);
+    world.persists = persists;
+    world.run()
 }

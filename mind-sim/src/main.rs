@@ -76,6 +76,9 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
     let seconds = took.as_secs_f64();
     let virtual_seconds = Duration::from_nanos(batch.virtual_nanos).as_secs_f64();
     let per_minute = batch.seeds as f64 * 60.0 / seconds;
+    let (reached, possible) = batch.coverage.reached();
+    let missing = batch.coverage.missing();
+    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
     let mut out = std::io::stdout().lock();
     if as_json {
         let failures: Vec<_> = batch
@@ -90,6 +93,7 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
             "virtual_seconds": virtual_seconds,
             "real_seconds": seconds,
             "seeds_per_minute": per_minute,
+            "coverage": { "reached": reached, "possible": possible, "missing": missing },
             "hash": format!("{:016x}", batch.hash),
             "failures": failures,
         });
@@ -106,6 +110,13 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
         virtual_seconds / seconds,
         batch.hash,
     )?;
+    writeln!(
+        out,
+        "{reached} of {possible} pairs of a state and what can happen to it were reached"
+    )?;
+    for pair in missing {
+        writeln!(out, "not reached: {pair}")?;
+    }
     for (seed, failure) in &batch.failures {
         writeln!(out, "seed {seed}: {failure}")?;
     }

@@ -20,7 +20,7 @@ pub type Image = [u64; WORDS];
 pub const MILLISECOND: u64 = 1_000_000;
 
 /// A quick thread's pace, in nanoseconds.
-const QUICK: u64 = 50_000;
+pub(crate) const QUICK: u64 = 50_000;
 
 /// A word in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +42,8 @@ pub enum Op {
     Exchange(Place),
     /// Has what was written into these pages written back.
     Sync(Region),
+    /// Has an area mapped, unmapped or protected.
+    Mapping(Mapping, Region),
 }
 
 impl Op {
@@ -51,9 +53,22 @@ impl Op {
             Self::Load(place) | Self::Store(place) | Self::Exchange(place) => {
                 region.contains(place.page)
             }
-            Self::Sync(of) => region.contains(of.base()),
+            Self::Sync(of) | Self::Mapping(_, of) => region.contains(of.base()),
         }
     }
+}
+
+/// What may be done to an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mapping {
+    /// It is there, zeroed.
+    Map,
+    /// It is there no more.
+    Unmap,
+    /// It may be read only.
+    Freeze,
+    /// It may be read and written.
+    Thaw,
 }
 
 /// A thread of a program.
@@ -76,6 +91,10 @@ pub struct Area {
     pub region: Region,
     /// Whether accesses fail after writes were lost.
     pub fails: bool,
+    /// Whether it may be written at first.
+    pub is_writable: bool,
+    /// Whether it is mapped from the beginning. Of several areas of one region, one is.
+    pub is_mapped: bool,
 }
 
 /// What the network does until its faults stop.
@@ -98,12 +117,45 @@ pub struct Weather {
 pub enum Disturbance {
     /// An operator, or the policy, changes the region that the address is in.
     Change(Change, Va),
+    /// Somebody maps, unmaps or protects the domain's area.
+    Mapping(Mapping, DomainId, Region),
+    /// A memory blade cannot zero pages.
+    Unzeroed {
+        /// Which.
+        memory: u8,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
+    /// The program in TC is gone from a compute blade's port.
+    WithoutTc {
+        /// Whose.
+        blade: BladeId,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
     /// Nothing passes a cable.
     Unplug {
         /// Whose.
         node: Node,
         /// For how long, in nanoseconds.
         lasts: u64,
+    },
+    /// The daemon of a compute blade stands still, and goes on where it was; programs run on what
+    /// they have.
+    Hang {
+        /// Whose.
+        blade: BladeId,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
+    /// The connection between a compute blade and the controller breaks: what either says is lost.
+    Sever {
+        /// Whose.
+        blade: BladeId,
+        /// After how many nanoseconds the controller finds out.
+        noticed: u64,
+        /// After how many nanoseconds the blade finds out, and begins a new life.
+        found: u64,
     },
     /// A compute blade fails, with all that it has.
     Crash {
@@ -121,11 +173,16 @@ impl Disturbance {
     pub(crate) const fn blade(self) -> Option<BladeId> {
         match self {
             Self::Crash { blade, .. }
+            | Self::Hang { blade, .. }
+            | Self::WithoutTc { blade, .. }
+            | Self::Sever { blade, .. }
             | Self::Unplug {
                 node: Node::Compute(blade),
                 ..
             } => Some(blade),
-            Self::Unplug { .. } | Self::Change(..) => None,
+            Self::Unplug { .. } | Self::Change(..) | Self::Mapping(..) | Self::Unzeroed { .. } => {
+                None
+            }
         }
     }
 }
@@ -186,23 +243,7 @@ impl Plan {
         let blades = random.u8(2..=8);
         let memories = random.u8(1..=2);
         let domains = random.u32(1..=2);
-        let areas: Vec<_> = (0..random.u64(1..=8))
-            .map(|number| {
-                let memory = u64::from(random.u8(0..memories));
-                // Apart, so that no region can grow into another area.
-                let base = WINDOW_BASE
-                    + (memory << SLICE_SHIFT)
-                    + (number << (PAGE_SHIFT + u32::from(MAX_REGION_ORDER)));
-                let order = random.u8(0..=5);
-                Area {
-                    domain: DomainId(1 + number as u32 % domains),
-                    region: Region::containing(Va(base), order).unwrap_or_else(|| {
-                        unreachable!("the orders of areas are those of regions")
-                    }),
-                    fails: random.u8(0..4) == 0,
-                }
-            })
-            .collect();
+        let areas = areas(random, memories, domains);
         let weather = weather(random);
         let programs = programs(random, blades, &areas);
         let disturbances = disturbances(random, blades, memories, &areas, weather.until);
@@ -228,9 +269,25 @@ impl Plan {
         }
     }
 
-    /// The area that the address is in.
-    pub(crate) fn area(&self, va: Va) -> Option<&Area> {
-        self.areas.iter().find(|area| area.region.contains(va))
+    /// That area of the domain's.
+    pub(crate) fn area_of(&self, domain: DomainId, region: Region) -> Option<&Area> {
+        let is_it = |area: &&Area| area.domain == domain && area.region == region;
+        self.areas.iter().find(is_it)
+    }
+
+    /// When the last of what goes wrong is over, in nanoseconds.
+    pub(crate) fn calm_at(&self) -> u64 {
+        let ends = self.disturbances.iter().map(|(at, what)| match *what {
+            Disturbance::Change(..) | Disturbance::Mapping(..) => *at,
+            Disturbance::Hang { lasts, .. }
+            | Disturbance::WithoutTc { lasts, .. }
+            | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
+            Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
+            Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
+            // Not beyond the end of the weather.
+            Disturbance::Unplug { .. } => *at,
+        });
+        ends.max().unwrap_or(0).max(self.weather.until)
     }
 
     /// How many things its programs do.
@@ -239,8 +296,51 @@ impl Plan {
     }
 }
 
+/// Areas apart from each other, so that no region can grow into another; a few of them of two domains,
+/// one after the other.
+fn areas(random: &mut fastrand::Rng, memories: u8, domains: u32) -> Vec<Area> {
+    let mut areas = Vec::new();
+    for number in 0..random.u64(1..=8) {
+        let memory = u64::from(random.u8(0..memories));
+        let base = WINDOW_BASE
+            + (memory << SLICE_SHIFT)
+            + (number << (PAGE_SHIFT + u32::from(MAX_REGION_ORDER)));
+        let order = random.u8(0..=5);
+        let area = Area {
+            domain: DomainId(1 + number as u32 % domains),
+            region: Region::containing(Va(base), order)
+                .unwrap_or_else(|| unreachable!("the orders of areas are those of regions")),
+            fails: random.u8(0..4) == 0,
+            is_writable: random.u8(0..12) != 0,
+            is_mapped: random.u8(0..12) != 0,
+        };
+        areas.push(area);
+        if random.u8(0..4) == 0 {
+            areas.push(Area {
+                domain: DomainId(1 + random.u32(0..domains)),
+                is_mapped: false,
+                ..area
+            });
+        }
+    }
+    areas
+}
+
+fn mapping(random: &mut fastrand::Rng) -> Mapping {
+    match random.u8(0..8) {
+        0..3 => Mapping::Map,
+        3 => Mapping::Unmap,
+        4 | 5 => Mapping::Freeze,
+        _ => Mapping::Thaw,
+    }
+}
+
 fn weather(random: &mut fastrand::Rng) -> Weather {
-    let until = random.u64(10 * MILLISECOND..200 * MILLISECOND);
+    let until = match random.u8(0..16) {
+        // Long enough for blades to give up.
+        0 => random.u64(1_000 * MILLISECOND..9_000 * MILLISECOND),
+        _ => random.u64(10 * MILLISECOND..200 * MILLISECOND),
+    };
     let mut up_to = |most: u32| {
         if random.bool() {
             random.u32(0..=most)
@@ -285,9 +385,19 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
                     page: pick(random, area, hot),
                     word: random.usize(0..WORDS),
                 };
-                match random.u8(0..40) {
-                    0 => Op::Sync(area.region),
-                    1..4 => Op::Exchange(place),
+                let foreign = &areas[random.usize(0..areas.len())];
+                match random.u16(0..120) {
+                    0..3 => Op::Sync(area.region),
+                    3 => Op::Mapping(mapping(random), area.region),
+                    4 => Op::Load(Place {
+                        page: pick(random, foreign, hot),
+                        ..place
+                    }),
+                    5 => Op::Store(Place {
+                        page: pick(random, foreign, hot),
+                        ..place
+                    }),
+                    6..12 => Op::Exchange(place),
                     _ if random.u8(0..10) < writes => Op::Store(place),
                     _ => Op::Load(place),
                 }
@@ -299,6 +409,15 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
             }
         })
         .collect()
+}
+
+/// How long something lasts: mostly until somebody asks again, or until blades are sent away.
+fn duration(random: &mut fastrand::Rng) -> u64 {
+    match random.u8(0..8) {
+        0 => random.u64(0..7_000 * MILLISECOND),
+        1 => random.u64(0..4_000 * MILLISECOND),
+        _ => random.u64(0..50 * MILLISECOND),
+    }
 }
 
 fn disturbances(
@@ -314,7 +433,7 @@ fn disturbances(
             let at = random.u64(0..until);
             let area = &areas[random.usize(0..areas.len())];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..10) {
+            let what = match random.u8(0..16) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // A daemon that dies is missed at once, a host after a while.
@@ -328,13 +447,31 @@ fn disturbances(
                 3 | 4 => Disturbance::Change(Change::Reset, pick(random, area, 8)),
                 5 | 6 => Disturbance::Change(Change::Split, pick(random, area, 8)),
                 7 => Disturbance::Change(Change::Merge, pick(random, area, 8)),
+                8 => Disturbance::Hang {
+                    blade: compute,
+                    lasts: duration(random),
+                },
+                9 if crashes => Disturbance::Sever {
+                    blade: compute,
+                    noticed: duration(random),
+                    found: duration(random),
+                },
+                10 => Disturbance::Unzeroed {
+                    memory: random.u8(0..memories),
+                    lasts: duration(random),
+                },
+                11 => Disturbance::WithoutTc {
+                    blade: compute,
+                    lasts: duration(random),
+                },
+                12 | 13 => Disturbance::Mapping(mapping(random), area.domain, area.region),
                 _ => Disturbance::Unplug {
                     node: if random.u8(0..5) == 0 {
                         Node::Memory(random.u8(0..memories))
                     } else {
                         Node::Compute(compute)
                     },
-                    lasts: random.u64(0..50 * MILLISECOND),
+                    lasts: duration(random),
                 },
             };
             (at, what)

@@ -71,7 +71,7 @@ impl World<'_> {
                 return Err(Failure::Disagrees(blade.to_string(), page));
             }
         }
-        if !has_writer {
+        if !has_writer && slot.is_some() {
             let image = self.in_memory(page);
             self.checker
                 .installed(page, image)

@@ -9,13 +9,19 @@ use mind_common::{
 
 use crate::{
     Failure,
-    plan::{Op, Place, Program},
+    host::Host,
+    mapped::request,
+    plan::{Op, Place, Program, QUICK},
     trace::What,
     world::{Event, World},
 };
 
 /// What a thread does between two operations takes at least so long, in nanoseconds.
 const THOUGHT: u64 = 100;
+/// A thread whose page is there goes on within so long, in nanoseconds.
+const AWAKENING: u64 = 5_000;
+/// What it takes until the daemon hears of a fault, in nanoseconds.
+const UFFD: std::ops::Range<u64> = 300..20_000;
 /// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
 const AFTERMATH: u64 = 6_000_000_000;
 
@@ -28,10 +34,14 @@ enum State {
     Ready,
     /// It faulted.
     Waits(Va, Access),
+    /// It waits for its store buffer, or for other threads.
+    Rests,
     /// It syncs, with how often pages had been written when it began.
     Flushes(Connection, Vec<(Va, u64)>),
     /// The same, and the blade has flushed.
     Asks(Vec<(Va, u64)>),
+    /// It waits for the controller.
+    Orders,
     /// It has done everything.
     Done,
 }
@@ -46,6 +56,8 @@ pub(crate) struct Thread {
     /// Counts what it was woken for.
     turn: u64,
     sync: (Va, u64),
+    /// When it faulted last.
+    since: u64,
     /// Of its own, so that it does the same whatever others do.
     random: fastrand::Rng,
 }
@@ -58,6 +70,7 @@ impl Thread {
             length: program.ops.len(),
             turn: 0,
             sync: (Va(0), 0),
+            since: 0,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -89,18 +102,51 @@ impl Thread {
 
 impl World<'_> {
     pub(crate) fn start_thread(&mut self, number: usize) {
+        if let Some(player) = self.players.get_mut(number)
+            && std::mem::replace(&mut player.is_begun, true)
+        {
+            let blade = self.plan.programs[number].blade;
+            return self.fail(Failure::Gone(blade));
+        }
         if self.threads[number].state == State::Down {
             self.go_on(number);
         }
     }
 
-    fn go_on(&mut self, number: usize) {
+    /// It goes on after a while: quickly once nothing goes wrong any more.
+    pub(crate) fn go_on(&mut self, number: usize) {
+        let pace = if self.queue.now() < self.calm_at {
+            self.plan.pace
+        } else {
+            QUICK.min(self.plan.pace)
+        };
+        self.go_on_within(number, pace);
+    }
+
+    fn go_on_within(&mut self, number: usize, most: u64) {
+        let random = &mut self.threads[number].random;
+        let delay = random.u64(THOUGHT..=most.max(THOUGHT));
+        self.go_on_after(number, delay);
+    }
+
+    pub(crate) fn go_on_after(&mut self, number: usize, delay: u64) {
         let thread = &mut self.threads[number];
-        let delay = thread.random.u64(THOUGHT..=self.plan.pace.max(THOUGHT));
         thread.state = State::Ready;
         thread.turn += 1;
         let turn = thread.turn;
         self.queue.after(delay, Event::Run(number, turn));
+    }
+
+    pub(crate) fn rest(&mut self, number: usize) {
+        self.threads[number].state = State::Rests;
+    }
+
+    pub(crate) fn rests(&self, number: usize) -> bool {
+        self.threads[number].state == State::Rests
+    }
+
+    pub(crate) fn finish(&mut self, number: usize) {
+        self.threads[number].state = State::Done;
     }
 
     fn done_with_op(&mut self, number: usize) {
@@ -116,9 +162,10 @@ impl World<'_> {
                 && program.domain == page.domain
                 && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
             {
-                self.go_on(number);
+                self.go_on_within(number, AWAKENING);
             }
         }
+        self.wake_buffers(blade, page);
     }
 
     /// A thread goes on.
@@ -126,6 +173,9 @@ impl World<'_> {
         let thread = &mut self.threads[number];
         if thread.turn != turn || thread.state != State::Ready {
             return;
+        }
+        if number < self.players.len() {
+            return self.play(number);
         }
         let program = &self.plan.programs[number];
         let Some(&op) = program.ops.get(thread.next) else {
@@ -136,6 +186,17 @@ impl World<'_> {
             Op::Load(place) => self.access(number, place, true, false),
             Op::Store(place) => self.access(number, place, false, true),
             Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Mapping(mapping, region) => {
+                let machine = self.machines.get(&program.blade);
+                let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
+                let area = self.plan.area_of(program.domain, region);
+                if let Some((life, area)) = life.zip(area) {
+                    thread.state = State::Orders;
+                    self.ask(life, number as u32, request(area, mapping));
+                } else {
+                    self.done_with_op(number);
+                }
+            }
             Op::Sync(region) => {
                 let (start, length) = (region.base(), region.size());
                 let machine = self.machines.get(&program.blade);
@@ -157,46 +218,90 @@ impl World<'_> {
     }
 
     fn access(&mut self, number: usize, place: Place, loads: bool, stores: bool) {
-        let program = &self.plan.programs[number];
-        let blade = program.blade;
         let value = self.queue.count();
+        let access = if stores { Access::Write } else { Access::Read };
+        let Some(found) = self.find(number, place, access) else {
+            return self.wait_for(number, place.page, access);
+        };
+        if loads {
+            self.loaded(number, place, found);
+        }
+        if stores {
+            self.stored(number, place, value);
+        }
+        self.done_with_op(number);
+    }
+
+    /// What a thread finds in its blade's cache, unless the access faults.
+    pub(crate) fn find(&self, number: usize, place: Place, access: Access) -> Option<u64> {
+        let host = self.host_of(number)?;
+        let cached = host.cache.get(&place.page)?;
+        let is_own = cached.domain == self.plan.programs[number].domain;
+        let may = is_own && (access == Access::Read || cached.is_writable);
+        may.then(|| cached.image[place.word])
+    }
+
+    /// A thread has reached a page, which is to be of its domain.
+    fn accessed(&mut self, number: usize, page: Va, is_cut: bool) {
+        let Program { blade, domain, .. } = self.plan.programs[number];
+        let owner = self.mapped.area(self.plan, page);
+        if !is_cut && owner.is_some_and(|area| area.domain != domain) {
+            self.fail(Failure::Foreign(blade, page));
+        }
+    }
+
+    /// A thread has loaded from the cache.
+    pub(crate) fn loaded(&mut self, number: usize, place: Place, found: u64) {
+        let is_heard = self.host_of(number).is_some_and(|host| !host.is_cut);
+        self.accessed(number, place.page, !is_heard);
+        self.record(What::Loaded(number, place, found));
+        if is_heard && let Err(wrong) = self.checker.load(place, found) {
+            let blade = self.plan.programs[number].blade;
+            self.fail(Failure::Wrong(blade, wrong));
+        }
+    }
+
+    /// A thread stores into the cache, where the page is to write.
+    pub(crate) fn stored(&mut self, number: usize, place: Place, value: u64) {
+        let blade = self.plan.programs[number].blade;
         let machine = self.machines.get_mut(&blade);
         let Some(host) = machine.and_then(|machine| machine.host.as_mut()) else {
             return;
         };
         let is_cut = host.is_cut;
-        match host.cache.get_mut(&place.page) {
-            Some(cached) if !stores || cached.is_writable => {
-                let found = cached.image[place.word];
-                if stores {
-                    cached.image[place.word] = value;
-                }
-                let image = cached.image;
-                if loads {
-                    self.record(What::Loaded(number, place, found));
-                    if !is_cut && let Err(wrong) = self.checker.load(place, found) {
-                        self.fail(Failure::Wrong(blade, wrong));
-                    }
-                }
-                if stores {
-                    self.record(What::Stored(number, place, value));
-                    if !is_cut {
-                        self.checker.stored(place.page, image);
-                    }
-                }
-                self.done_with_op(number);
-            }
-            _ => {
-                let access = if stores { Access::Write } else { Access::Read };
-                self.threads[number].state = State::Waits(place.page, access);
-                self.record(What::Fault(number, place.page, access));
-                let page = PageRequest {
-                    page: place.page,
-                    domain: program.domain,
-                };
-                self.fault(blade, page, access);
-            }
+        let Some(cached) = host.cache.get_mut(&place.page) else {
+            return;
+        };
+        cached.image[place.word] = value;
+        let image = cached.image;
+        self.accessed(number, place.page, is_cut);
+        self.record(What::Stored(number, place, value));
+        if !is_cut {
+            self.checker.stored(place.page, image);
         }
+    }
+
+    fn host_of(&self, number: usize) -> Option<&Host> {
+        let blade = self.plan.programs[number].blade;
+        self.machines.get(&blade)?.host.as_ref()
+    }
+
+    /// A thread waits for a page.
+    pub(crate) fn wait_for(&mut self, number: usize, page: Va, access: Access) {
+        self.threads[number].state = State::Waits(page, access);
+        self.threads[number].since = self.queue.now();
+        self.fault_of(number, page, access);
+    }
+
+    pub(crate) fn fault_of(&mut self, number: usize, page: Va, access: Access) {
+        let Some(life) = self.host_of(number).map(|host| host.life) else {
+            return;
+        };
+        self.record(What::Fault(number, page, access));
+        let domain = self.plan.programs[number].domain;
+        let delay = self.random.u64(UFFD);
+        let page = PageRequest { page, domain };
+        self.queue.after(delay, Event::Fault(life, page, access));
     }
 
     /// Accesses to the page can't be carried out.
@@ -219,18 +324,24 @@ impl World<'_> {
                 continue;
             }
             if wanted < access {
-                self.go_on(number);
+                self.go_on_within(number, AWAKENING);
                 continue;
             }
             self.record(What::Failed(number, page.page, refusal));
-            if !self.may_fail(blade, page.page, refusal) {
+            let since = self.threads[number].since;
+            let is_denied = refusal == Refusal::Denied && {
+                let tables = self.switch.tables();
+                self.mapped.denies(self.plan, tables, page, wanted, since)
+            };
+            if !is_denied && !self.may_fail(blade, page.page, refusal) {
                 self.fail(Failure::Refusal(blade, page.page, refusal));
             }
             self.done_with_op(number);
         }
+        self.failed_buffers(blade, page, refusal);
     }
 
-    fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
+    pub(crate) fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
         let host = self.machines.get(&blade).and_then(|m| m.host.as_ref());
         if host.is_none_or(|host| host.is_cut) {
             return true;
@@ -238,17 +349,22 @@ impl World<'_> {
         if matches!(refusal, Refusal::Denied | Refusal::Invalid) {
             return false;
         }
-        let fails = self.plan.area(page).is_some_and(|area| area.fails);
+        let area = self.mapped.area(self.plan, page);
+        let fails = area.is_some_and(|area| area.fails);
         let is_lost = self
             .controller
             .lost()
             .iter()
             .any(|lost| lost.region.contains(page));
-        (fails && is_lost) || self.queue.now() < self.plan.weather.until + AFTERMATH
+        (fails && is_lost) || self.queue.now() < self.calm_at + AFTERMATH
     }
 
-    /// The controller says that what the thread synced is in memory.
+    /// The controller has done what the thread asked for; if it synced, what it wrote is in memory.
     pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
+        if self.threads[number].state == State::Orders {
+            self.done_with_op(number);
+            return;
+        }
         if let State::Asks(counts) = &mut self.threads[number].state {
             for (page, count) in std::mem::take(counts) {
                 if is_done {

@@ -5,23 +5,29 @@ use std::collections::BTreeMap;
 
 use mind_common::{
     addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
-    id::BladeId,
-    table::{MAY_READ, MAY_WRITE, Permission, Translation},
+    blade::Access,
+    directory::Word,
+    id::{BladeId, Connection},
+    table::Translation,
+    wire::message::PageRequest,
 };
 use mind_nodes::{
     Node,
     controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
     memory::Memory,
-    packet::Packet,
+    packet::{Body, Packet},
     switch::{Port, Switch},
 };
 
 use crate::{
     Failure, Outcome,
     checker::Checker,
+    coverage::{Coverage, Happening, Kind, Pair},
     host::Machine,
+    mapped::{Mapped, request},
     network::{Network, Way},
-    plan::{Change, Disturbance, Image, Plan, blade, dice},
+    plan::{Change, Disturbance, Image, Mapping, Plan, blade, dice},
+    player::{Meetings, Player},
     queue::Queue,
     thread::Thread,
     trace::{Log, What},
@@ -39,6 +45,10 @@ pub(crate) enum Event {
     Down(Node, Packet<Image>),
     /// A thread goes on, unless it has gone on since.
     Run(usize, u64),
+    /// A store of a thread leaves its store buffer.
+    Drain(usize),
+    /// The daemon of that life hears of a fault.
+    Fault(Connection, PageRequest, Access),
     /// A blade's timer is due.
     Poll(BladeId),
     /// The controller goes on.
@@ -49,6 +59,10 @@ pub(crate) enum Event {
     Hear(Input),
     /// A blade begins a life.
     Begin(BladeId),
+    /// The port has its program in TC again.
+    Repaired(Node),
+    /// A life finds out that the controller does not hear it any more.
+    Abandoned(Connection),
     /// One of the plan's disturbances.
     Disturb(usize),
 }
@@ -56,6 +70,8 @@ pub(crate) enum Event {
 /// The system.
 pub(crate) struct World<'a> {
     pub(crate) plan: &'a Plan,
+    /// When the last of what goes wrong is over.
+    pub(crate) calm_at: u64,
     pub(crate) queue: Queue<Event>,
     pub(crate) random: fastrand::Rng,
     pub(crate) network: Network,
@@ -64,13 +80,22 @@ pub(crate) struct World<'a> {
     pub(crate) controller: Controller,
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
+    /// Of the threads with scripts, which come first.
+    pub(crate) players: Vec<Player<'a>>,
+    pub(crate) meetings: Meetings,
+    /// It goes on when something is wrong, as long as it can: somebody else looks.
+    pub(crate) persists: bool,
     pub(crate) checker: Checker,
+    pub(crate) mapped: Mapped,
     pub(crate) log: Log,
     /// When what was said on a connection last arrives, to and from the controller.
     pub(crate) said: BTreeMap<(Link, bool), u64>,
     /// When the controller goes on, where that is arranged.
     step_at: Option<u64>,
     pub(crate) failure: Option<Failure>,
+    pub(crate) coverage: Coverage,
+    /// The words before a step of the controller's.
+    words: Vec<Word>,
 }
 
 fn threads(plan: &Plan) -> Vec<Thread> {
@@ -100,6 +125,7 @@ impl<'a> World<'a> {
         let machines = (0..plan.blades).map(|number| (blade(number), Machine::default()));
         let mut world = Self {
             plan,
+            calm_at: plan.calm_at(),
             queue: Queue::new(),
             random: dice(plan.seed, 2),
             network: Network::new(plan.seed, plan.weather),
@@ -110,11 +136,17 @@ impl<'a> World<'a> {
             controller: Controller::new(Patience::default(), slots, 0..plan.memories),
             machines: machines.collect(),
             threads: threads(plan),
+            players: Vec::new(),
+            meetings: Meetings::new(),
+            persists: false,
             checker: Checker::default(),
+            mapped: Mapped::default(),
             log: Log::new(is_traced),
             said: BTreeMap::new(),
             step_at: None,
             failure: None,
+            coverage: Coverage::default(),
+            words: Vec::new(),
         };
         world.begin();
         world
@@ -122,15 +154,8 @@ impl<'a> World<'a> {
 
     /// Memory is mapped, blades register, and what is to go wrong is arranged.
     fn begin(&mut self) {
-        for area in &self.plan.areas {
-            let map = Request::Map {
-                domain: area.domain,
-                region: area.region,
-                permission: Permission {
-                    bits: MAY_READ | MAY_WRITE,
-                },
-                fails: area.fails,
-            };
+        for area in self.plan.areas.iter().filter(|area| area.is_mapped) {
+            let map = request(area, Mapping::Map);
             self.controller.handle(Input::Ask(Ask::of_nobody(map)));
         }
         self.step_after(0);
@@ -145,7 +170,7 @@ impl<'a> World<'a> {
 
     /// Runs until nothing is left to happen.
     pub(crate) fn run(mut self) -> Outcome {
-        let limit = self.plan.weather.until + PATIENCE;
+        let limit = self.calm_at + PATIENCE;
         let mut events = 0;
         while self.failure.is_none() {
             let Some(event) = self.queue.pop() else {
@@ -164,16 +189,22 @@ impl<'a> World<'a> {
             events,
             virtual_nanos: self.queue.now(),
             failure: self.failure,
+            coverage: self.coverage,
             records: self.log.into_records(),
         }
     }
 
     fn happens(&mut self, event: Event) {
+        let Some(event) = self.unless_hung(event) else {
+            return;
+        };
         match event {
             Event::Up(node, packet) => self.at_switch(node, packet),
             Event::Down(Node::Compute(blade), packet) => self.at_blade(blade, packet),
             Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
             Event::Run(thread, turn) => self.run_thread(thread, turn),
+            Event::Drain(thread) => self.drain(thread),
+            Event::Fault(life, page, access) => self.fault(life, page, access),
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
             Event::Command(link, command) => self.obey(link, command),
@@ -183,12 +214,19 @@ impl<'a> World<'a> {
                 self.step_after(0);
             }
             Event::Begin(blade) => self.hear(Ask::of_nobody(Request::Register(blade))),
+            Event::Repaired(node) => {
+                self.switch.tables_mut().without_tc.remove(&node);
+            }
+            Event::Abandoned(life) => self.abandoned(life),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
     }
 
     /// Notes what went wrong first.
     pub(crate) fn fail(&mut self, failure: Failure) {
+        if self.persists && !failure.is_end() {
+            return;
+        }
         self.failure.get_or_insert(failure);
     }
 
@@ -208,8 +246,14 @@ impl<'a> World<'a> {
     }
 
     fn at_switch(&mut self, from: Node, packet: Packet<Image>) {
+        let word = self.word_of(&packet);
         let handled = self.switch.handle(from, packet);
         self.spoil_switch(from);
+        let happening = Happening::of_packet(&packet, handled.verdict);
+        if let Some((word, happening)) = word.zip(happening) {
+            let pair = Pair::Word(Kind::of(word), happening);
+            self.coverage.count(pair);
+        }
         self.record(What::Switched(from, packet, handled.verdict));
         for (node, packet) in handled.sent {
             let delays = self.network.delays(self.queue.now(), node, Way::Down);
@@ -218,6 +262,19 @@ impl<'a> World<'a> {
                 self.queue.after(delay, Event::Down(node, packet));
             }
         }
+    }
+
+    /// The word of the page that the packet of a compute blade is about.
+    fn word_of(&self, packet: &Packet<Image>) -> Option<Word> {
+        let page = match packet.body {
+            Body::Request { page, .. } | Body::Write { page, .. } => page.page,
+            Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. } => {
+                invalidation.page
+            }
+            _ => return None,
+        };
+        let slot = self.switch.tables().slot(page)?;
+        self.switch.slots().get(slot).map(|slot| slot.word)
     }
 
     fn at_memory(&mut self, number: u8, mut packet: Packet<Image>) {
@@ -265,7 +322,13 @@ impl<'a> World<'a> {
         }
         self.step_at = None;
         let mut out = Vec::new();
+        self.words.clear();
+        let words = self.switch.slots().iter().map(|slot| slot.word);
+        self.words.extend(words);
         let progress = self.controller.step(now, &mut self.switch, &mut out);
+        self.count_changes();
+        self.mapped
+            .notice(self.plan, self.switch.tables(), self.queue.now());
         self.notice_cuts();
         for (link, command) in out {
             self.tell(link, command);
@@ -278,6 +341,15 @@ impl<'a> World<'a> {
         }
     }
 
+    fn count_changes(&mut self) {
+        for (before, slot) in self.words.iter().zip(self.switch.slots()) {
+            if let Some(happening) = Happening::of_change(*before, slot.word) {
+                let pair = Pair::Word(Kind::of(*before), happening);
+                self.coverage.count(pair);
+            }
+        }
+    }
+
     fn disturb(&mut self, disturbance: Disturbance) {
         self.record(What::Disturbed(disturbance));
         let now = self.queue.now();
@@ -287,7 +359,24 @@ impl<'a> World<'a> {
                 Change::Split => Request::Split(va),
                 Change::Merge => Request::Merge(va),
             })),
+            Disturbance::Mapping(mapping, domain, region) => {
+                if let Some(area) = self.plan.area_of(domain, region) {
+                    self.hear(Ask::of_nobody(request(area, mapping)));
+                }
+            }
+            Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
+            Disturbance::WithoutTc { blade, lasts } => {
+                let node = Node::Compute(blade);
+                self.switch.tables_mut().without_tc.insert(node);
+                self.queue.after(lasts, Event::Repaired(node));
+            }
             Disturbance::Unplug { node, lasts } => self.network.unplug(node, now + lasts),
+            Disturbance::Hang { blade, lasts } => self.hang(blade, lasts),
+            Disturbance::Sever {
+                blade,
+                noticed,
+                found,
+            } => self.sever(blade, noticed, found),
             Disturbance::Crash {
                 blade,
                 noticed,

@@ -2,6 +2,7 @@
 
 use mind_sim::{
     Flaw,
+    coverage::Coverage,
     plan::{Disturbance, MILLISECOND, Plan},
     run, shrink,
 };
@@ -12,12 +13,15 @@ const SEEDS: u64 = 2_000;
 #[test]
 fn what_is_promised_holds_in_every_seed() {
     let mut operations = 0;
+    let mut coverage = Coverage::default();
     for seed in 0..SEEDS {
         let plan = Plan::of_seed(seed);
         operations += plan.operations();
         let outcome = run(&plan, false);
         assert_eq!(outcome.failure, None, "seed {seed}");
+        coverage.add(&outcome.coverage);
     }
+    assert_eq!(coverage.unexpected(), [], "it cannot happen");
     assert!(operations as u64 > SEEDS * 50, "programs do something");
 }
 

@@ -9,6 +9,7 @@ mod demo;
 mod launch;
 mod lint;
 mod load;
+mod model;
 mod object;
 mod process;
 mod setup;
@@ -48,6 +49,9 @@ enum Command {
     /// Build the simulator, optimized, and run it: one run of the whole system under a virtual clock for each seed.
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
+    /// Build the protocol's model, optimized, and search its states exhaustively: small settings, or
+    /// with `--full` those of the night.
+    Model(model::Args),
     /// Build everything, optimized, and run blades at full speed for minutes, every path of the switch taken and every
     /// byte checked; fails if anything is wrong, missing or left.
     #[command(disable_help_flag = true)]
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Model(args) => model::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),

@@ -530,6 +530,8 @@ impl Engine {
                 Action::Appeal { page } => self.plead(Plea::Stuck { page: page.page }),
                 Action::Served { path, nanos } => self.statistics.served(path, nanos),
                 Action::Flushed { token } => self.flushed(token),
+                // Only of a blade that is watched.
+                Action::Stepped { .. } => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! and the time, and carries out the [`Action`]s that it returns. The parts:
 //!
 //! * [`page`]: what happens to one page, as a pure function,
+//! * `kinds`: what tables and counts tell apart of that,
 //! * [`machine`]: many pages, the requests under way, regions that are being given up,
 //! * [`incoming`]: what it looks at of a datagram,
 //! * [`retransmission`]: how long to wait for an answer, and before asking again,
@@ -15,6 +16,7 @@
 pub mod eviction;
 pub mod hold;
 pub mod incoming;
+mod kinds;
 pub mod machine;
 pub mod page;
 pub mod retransmission;

@@ -436,6 +436,7 @@ impl World {
                     self.failures.push(format!("c{blade}: {action:?}"));
                 }
                 Action::Flushed { .. } => unreachable!("nobody flushes here"),
+                Action::Stepped { .. } => unreachable!("nobody watches here"),
             }
         }
         let host = &mut self.hosts[blade as usize];

@@ -119,6 +119,8 @@ enum Step {
 enum Task {
     Reply(Link, u32, bool),
     Step(Step),
+    /// Memory was told to zero the region: whether so many steps come after that.
+    UnlessZeroed(Entry, usize),
     Admit(Connection),
     Plug(Connection),
     Welcome(Connection),
@@ -226,6 +228,10 @@ impl Controller {
         };
         // Whoever is sent away because of one answer is dealt with before the next is heard.
         let hears = |task: &Task| matches!(task, Task::Change(changing) if changing.hears());
+        if let Task::UnlessZeroed(entry, steps) = task {
+            self.unless_zeroed(entry, steps);
+            return Progress::Acted;
+        }
         if !hears(&task) && !self.tasks.iter().any(hears) {
             self.results.clear();
         }
@@ -234,6 +240,7 @@ impl Controller {
                 self.say(link, Command::Reply { id, done }, out);
             }
             Task::Step(step) => self.carry_out(step, switch, out),
+            Task::UnlessZeroed(..) => {}
             Task::Admit(life) => {
                 switch.tables_mut().compute.insert(life.blade, life);
                 self.tasks.push(Task::Plug(life));

@@ -68,6 +68,15 @@ pub enum Request {
         /// Whether its accesses fail after writes were lost.
         fails: bool,
     },
+    /// The domain may do something else with what is mapped there, whole, from now on.
+    Protect {
+        /// Whose it is.
+        domain: DomainId,
+        /// Where.
+        region: Region,
+        /// What the domain may do.
+        permission: Permission,
+    },
     /// What was mapped there is nobody's any more, in however many regions it is now.
     Unmap {
         /// Whose it was.
@@ -91,6 +100,12 @@ fn prefix(region: Region) -> Prefix {
         base: region.base(),
         shift: PAGE_SHIFT + u32::from(region.order()),
     }
+}
+
+/// Whether the domain has that mapped, whole.
+fn is_mapped(switch: &Switch, domain: DomainId, region: Region) -> bool {
+    let protection = &switch.tables().protection;
+    protection.contains_key(&(domain, prefix(region)))
 }
 
 impl Controller {
@@ -148,7 +163,23 @@ impl Controller {
                 permission,
                 fails,
             } => return self.map(domain, region, permission, fails),
-            Request::Unmap { domain, region } => self.unmap(domain, region, now),
+            Request::Protect {
+                domain,
+                region,
+                permission,
+            } => {
+                if !is_mapped(switch, domain, region) {
+                    return false;
+                }
+                let step = Step::Protect(domain, prefix(region), Some(permission));
+                self.tasks.push(Task::Step(step));
+            }
+            Request::Unmap { domain, region } => {
+                if !is_mapped(switch, domain, region) {
+                    return false;
+                }
+                self.unmap(domain, region, now);
+            }
             Request::Place {
                 domain,
                 blade,
@@ -255,13 +286,33 @@ impl Controller {
         self.regions.insert(region.base(), entry);
         let nobody = Word::default().settled(State::Invalid, BladeSet::EMPTY);
         let steps = [
-            Step::Zero(region),
             Step::Open(slot, region, nobody),
             Step::Assign(region, Some(slot)),
             Step::Protect(domain, prefix(region), Some(permission)),
         ];
         self.tasks.extend(steps.into_iter().rev().map(Task::Step));
+        self.tasks.push(Task::UnlessZeroed(entry, steps.len()));
+        self.tasks.push(Task::Step(Step::Zero(region)));
         true
+    }
+
+    /// Memory has answered whether the pages are zeros. If not, half done is not done: back to what
+    /// was.
+    pub(super) fn unless_zeroed(&mut self, entry: Entry, steps: usize) {
+        if self.results.values().all(|done| *done) {
+            return;
+        }
+        let left = self.tasks.len().saturating_sub(steps);
+        self.tasks.truncate(left);
+        self.regions.remove(&entry.region.base());
+        self.free.insert(entry.slot);
+        let reply = self.tasks.iter_mut().rev().find_map(|task| match task {
+            Task::Reply(_, _, done) => Some(done),
+            _ => None,
+        });
+        if let Some(done) = reply {
+            *done = false;
+        }
     }
 
     fn unmap(&mut self, domain: DomainId, region: Region, now: u64) {

@@ -117,7 +117,9 @@ impl Switch {
                 let bth = rewrite::granted(bth, Opcode::Acknowledge, path);
                 Ok((Verdict::Grant, Exit::To(port, acknowledgement(&bth))))
             }
-            RequestVerdict::Invalidate(order) => self.invalidate(index, region, page, bth, &order),
+            RequestVerdict::Invalidate(order) => {
+                self.invalidate(port, index, region, page, bth, &order)
+            }
             RequestVerdict::Refuse(refusal) => Err(Verdict::of_directory(refusal)),
         }
     }
@@ -125,6 +127,7 @@ impl Switch {
     /// The request becomes the INVALIDATE: to one blade from here, to several by way of TC.
     fn invalidate<P>(
         &mut self,
+        port: Node,
         index: usize,
         region: Region,
         page: Va,
@@ -142,6 +145,9 @@ impl Switch {
             supply: order.supply,
         };
         if !order.blades.is_single() {
+            if self.tables.without_tc.contains(&port) {
+                return Err(Verdict::NoFanOut);
+            }
             let body = Body::FanOut {
                 invalidation,
                 pending: order.blades,

@@ -26,6 +26,8 @@ pub enum Port {
 pub struct Tables {
     /// Whose port each cable ends at; nobody's if it is not listed.
     pub ports: BTreeMap<Node, Port>,
+    /// Ports that have no program in TC: what must go to several blades is dropped there.
+    pub without_tc: BTreeSet<Node>,
     /// The compute blades that are there, each in its present life.
     pub compute: BTreeMap<BladeId, Connection>,
     /// The memory blades that are there.

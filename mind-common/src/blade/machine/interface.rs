@@ -2,7 +2,12 @@
 //! it counts.
 
 use crate::{
-    blade::{hold, page::Access, retransmission},
+    addr::Va,
+    blade::{
+        hold,
+        page::{Access, Event, Phase},
+        retransmission,
+    },
     directory::{Path, Want},
     id::Connection,
     serial::{Seq, Version},
@@ -34,6 +39,8 @@ pub struct Config {
     /// The number of the first request. Anything; a new life of a blade does well to begin
     /// elsewhere.
     pub first_seq: Seq,
+    /// Whether it says what happens to each page ([`Action::Stepped`]), for tests that count it.
+    pub is_watched: bool,
 }
 
 impl Config {
@@ -57,6 +64,7 @@ impl Config {
             appeal: 1_000_000_000,
             deadline: 5_000_000_000,
             first_seq: Seq::new(connection.to_qp()),
+            is_watched: false,
         }
     }
 }
@@ -129,6 +137,15 @@ pub enum Action {
     Flushed {
         /// Its token.
         token: u64,
+    },
+    /// Something happened to a page; nothing is to be done. Only where [`Config::is_watched`].
+    Stepped {
+        /// Which page.
+        page: Va,
+        /// Where it was in its life.
+        before: Phase,
+        /// What happened.
+        event: Event,
     },
 }
 

@@ -4,6 +4,7 @@
 //! * `interface`: what passes between a blade and its agent,
 //! * `requests`: requests and write-backs under way,
 //! * `surrenders`: regions being given up,
+//! * `rivals`: threads of two domains at one address,
 //! * `room`: who waits for room, and which page goes,
 //! * `pages`: what a step of one page has for consequences,
 //! * `model`: what a model checker needs of it (feature `model`).
@@ -13,6 +14,7 @@ mod interface;
 pub mod model;
 mod pages;
 mod requests;
+mod rivals;
 mod room;
 mod surrenders;
 
@@ -79,6 +81,8 @@ pub struct Blade {
     room_at: Option<u64>,
     /// Absent pages that threads wait for and that may make their request once there is room.
     starved: VecDeque<Va>,
+    /// Threads of a domain that wait until another's request for the page is answered.
+    rivals: Vec<(PageRequest, Access)>,
     /// Pages that take room.
     used: usize,
     /// Pages of these that will soon not.
@@ -100,6 +104,7 @@ impl Blade {
             timers: BTreeSet::new(),
             room_at: None,
             starved: VecDeque::new(),
+            rivals: Vec::new(),
             used: 0,
             evicting: 0,
             order: TwoQueue::new(config.capacity),
@@ -127,7 +132,10 @@ impl Blade {
 
     /// Whether nothing is under way: no request, no invalidation, nobody waiting.
     pub fn is_quiet(&self) -> bool {
-        self.transactions.is_empty() && self.surrenders.is_empty() && self.starved.is_empty()
+        self.transactions.is_empty()
+            && self.surrenders.is_empty()
+            && self.starved.is_empty()
+            && self.rivals.is_empty()
     }
 
     /// Where a page is in its life, and its version.
@@ -147,7 +155,13 @@ impl Blade {
     /// A thread of a program in that domain faulted.
     pub fn fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         self.counters.faults += 1;
+        self.take_up(now, page, access, out);
+        self.settle(now, out);
+    }
+
+    fn take_up(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
         let va = page.page;
+        let is_decided = self.is_decided(va);
         let answering = self.is_answering(va, page.domain);
         let entry = self.pages.entry(va).or_insert(Entry {
             page: Page {
@@ -161,9 +175,13 @@ impl Blade {
             starved: false,
         });
         if entry.domain != page.domain {
-            // An address belongs to one domain at a time. Where nothing is left of the other's
-            // page, the switch decides.
-            if entry.page.phase != Phase::Absent || entry.page.waiting.is_some() {
+            // An address belongs to one domain at a time. Where the other has no copy, the switch
+            // decides.
+            if !is_decided {
+                self.contest(page, access);
+                return;
+            }
+            if entry.page.phase != Phase::Absent {
                 out.push(Action::Fail {
                     page,
                     access,
@@ -186,7 +204,6 @@ impl Blade {
                 self.counters.hits += 1;
             }
         }
-        self.settle(now, out);
     }
 
     /// A datagram came. If an [`Action::Install`] comes of it, it is about the page in it.

@@ -78,6 +78,7 @@ impl Config {
             appeal: Lateness::Appealing as u64,
             deadline: Lateness::Expired as u64,
             first_seq: Seq::new(1),
+            is_watched: false,
         }
     }
 }

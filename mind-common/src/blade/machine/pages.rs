@@ -22,6 +22,13 @@ impl Blade {
             domain: entry.domain,
         };
         self.account(before.phase, after.phase);
+        if self.config.is_watched {
+            out.push(Action::Stepped {
+                page,
+                before: before.phase,
+                event,
+            });
+        }
         for reaction in reactions.iter() {
             match reaction {
                 Reaction::Request(want) => self.begin(now, page, Errand::Request(want), out),

@@ -92,7 +92,7 @@ impl Blade {
     /// Does what has become possible.
     pub(super) fn settle(&mut self, now: u64, out: &mut Vec<Action>) {
         loop {
-            if self.answer_one(now, out) {
+            if self.answer_one(now, out) || self.decide_one(now, out) {
                 continue;
             }
             self.make_room(now, out);

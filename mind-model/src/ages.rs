@@ -1,0 +1,105 @@
+//! What is known of the bytes of pages: which write is the latest, whether it is acknowledged, and
+//! what becomes of the ages of all copies when that changes.
+
+use crate::{
+    value::{Age, Value},
+    world::{Copied, Mapping, World},
+};
+
+impl World {
+    /// Changes how new all bytes of a page are, wherever they are.
+    pub(crate) fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
+        for host in self.hosts.iter_mut().flatten() {
+            if let Some(copy) = host.cache.get_mut(usize::from(page))
+                && copy.mapping != Mapping::Absent
+            {
+                copy.age = change(copy.age);
+            }
+        }
+        for flight in &mut self.network {
+            if let Some(data) = flight.packet.data_mut()
+                && data.page == page
+            {
+                data.age = change(data.age);
+            }
+        }
+        let mut stored = self.memory.page(u64::from(page));
+        stored.data.age = change(stored.data.age);
+        self.memory.set_page(u64::from(page), stored);
+    }
+
+    /// A program writes.
+    pub(crate) fn store(&mut self, at: usize, page: u8) {
+        let Some(book) = self.books.get(usize::from(page)).copied() else {
+            return;
+        };
+        let host = self.hosts.get(at).and_then(Option::as_ref);
+        let writer = host.map(|host| host.blade.connection());
+        self.age(page, |age| match (age, book.writer) {
+            (Age::Latest, None) => Age::Acknowledged,
+            // The write before is not acknowledged, and this one takes its place.
+            (Age::Latest, Some(_)) => Age::Old,
+            (age, _) => age,
+        });
+        self.put(
+            at,
+            page,
+            Copied {
+                mapping: Mapping::Writable,
+                age: Age::Latest,
+            },
+        );
+        self.books[usize::from(page)].writer = writer;
+    }
+
+    /// Memory has a page.
+    pub(crate) fn stored(&mut self, data: Value) {
+        if data.age == Age::Latest {
+            self.acknowledge(data.page);
+        }
+    }
+
+    /// The latest write of a page is acknowledged.
+    pub(crate) fn acknowledge(&mut self, page: u8) {
+        if let Some(book) = self.books.get_mut(usize::from(page))
+            && book.writer.take().is_some()
+        {
+            self.age(page, |age| match age {
+                Age::Acknowledged => Age::Old,
+                age => age,
+            });
+        }
+    }
+
+    /// A copy comes to a blade. Somebody else's latest write is acknowledged by that; one that went
+    /// with its blade is given up when somebody has what was acknowledged before.
+    pub(crate) fn installed(&mut self, at: usize, data: Value) {
+        let writer = self
+            .books
+            .get(usize::from(data.page))
+            .and_then(|book| book.writer);
+        let Some(writer) = writer else {
+            return;
+        };
+        if !self.is_heard(at) {
+            return;
+        }
+        match data.age {
+            Age::Latest => self.acknowledge(data.page),
+            Age::Acknowledged if !self.hears(writer) => {
+                self.books[usize::from(data.page)].writer = None;
+                self.age(data.page, |age| match age {
+                    Age::Latest | Age::Old => Age::Old,
+                    Age::Acknowledged => Age::Latest,
+                });
+            }
+            Age::Acknowledged | Age::Old => {}
+        }
+    }
+
+    /// How new the bytes in a packet, which is not on its way any more, are after that.
+    pub(crate) fn seen(&self, data: Value) -> Option<Age> {
+        let book = self.books.get(usize::from(data.page))?;
+        (data.age == Age::Acknowledged && book.writer.is_none()).then_some(Age::Latest)
+    }
+}

@@ -1,0 +1,156 @@
+//! Threads with scripts: what they load is told, and their stores wait in store buffers.
+
+use std::collections::BTreeMap;
+
+use mind_common::{
+    addr::{Region, Va, WINDOW_BASE},
+    id::{BladeId, DomainId},
+};
+use mind_sim::{
+    Flaw,
+    plan::{Area, Place, Plan, Program, Weather},
+    play,
+    script::{Script, Step},
+};
+
+const DOMAIN: DomainId = DomainId(1);
+const REGION: u64 = 1 << 14;
+
+/// A word in a region of its own.
+const fn place(number: u64) -> Place {
+    Place {
+        page: Va(WINDOW_BASE + number * (1 << 21)),
+        word: number as usize,
+    }
+}
+
+const X: Place = place(0);
+const Y: Place = place(1);
+
+/// Steps one after the other; an update adds one.
+struct Steps {
+    left: std::vec::IntoIter<Step>,
+    found: Vec<u64>,
+}
+
+impl Script for Steps {
+    fn next(&mut self) -> Step {
+        self.left.next().unwrap_or(Step::End)
+    }
+
+    fn loaded(&mut self, value: u64) {
+        self.found.push(value);
+    }
+
+    fn update(&mut self, old: u64) -> u64 {
+        self.found.push(old);
+        old + 1
+    }
+}
+
+/// A thread on each blade; its scripts are played.
+fn plan(seed: u64, blades: u8) -> Plan {
+    let areas = [X, Y].map(|place| Area {
+        domain: DOMAIN,
+        region: Region::containing(place.page, 2).unwrap(),
+        fails: false,
+        is_writable: true,
+        is_mapped: true,
+    });
+    assert_eq!(areas[0].region.size(), REGION);
+    let programs = (0..blades).map(|number| Program {
+        blade: BladeId::from_low_bits(number.into()),
+        domain: DOMAIN,
+        ops: Vec::new(),
+    });
+    Plan {
+        seed,
+        blades,
+        memories: 1,
+        capacity: 8,
+        areas: areas.to_vec(),
+        programs: programs.collect(),
+        pace: 2_000,
+        weather: Weather {
+            loss: 100,
+            duplication: 200,
+            lateness: 100,
+            latest: 100_000,
+            until: 10_000_000,
+        },
+        disturbances: Vec::new(),
+        flaw: None,
+    }
+}
+
+/// How often threads found what, in that many runs.
+fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64>, u64> {
+    let mut counts = BTreeMap::new();
+    for seed in 0..runs {
+        let mut plan = plan(seed, threads.len() as u8);
+        plan.flaw = flaw;
+        let all = Step::Meet {
+            point: 0,
+            threads: threads.len(),
+        };
+        // Both have both pages, which makes what is quick quicker.
+        let begin = [Step::Load(X), Step::Load(Y), all];
+        let mut scripts: Vec<_> = threads
+            .iter()
+            .map(|steps| Steps {
+                left: [&begin, *steps].concat().into_iter(),
+                found: Vec::new(),
+            })
+            .collect();
+        let scripted = scripts.iter_mut().map(|script| script as &mut dyn Script);
+        let outcome = play(&plan, scripted.collect(), flaw.is_some());
+        assert_eq!(outcome.failure, None, "seed {seed}");
+        let values = scripts.iter().flat_map(|script| script.found[2..].to_vec());
+        *counts.entry(values.collect()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_store_may_wait_behind_a_later_load_and_its_own_thread_sees_it() {
+    let sb = [
+        [Step::Store(X, 1), Step::Load(X), Step::Load(Y)],
+        [Step::Store(Y, 1), Step::Load(Y), Step::Load(X)],
+    ];
+    let seen = found(&[&sb[0], &sb[1]], 400, None);
+    assert!(seen.contains_key(&vec![1, 0, 1, 0]), "{seen:?}");
+    assert!(seen.keys().all(|of| of[0] == 1 && of[2] == 1), "{seen:?}");
+
+    let fenced = [
+        [Step::Store(X, 1), Step::Fence, Step::Load(Y)],
+        [Step::Store(Y, 1), Step::Fence, Step::Load(X)],
+    ];
+    let seen = found(&[&fenced[0], &fenced[1]], 400, None);
+    assert!(!seen.contains_key(&vec![0, 0]), "{seen:?}");
+    assert!(seen.len() == 3, "{seen:?}");
+}
+
+#[test]
+fn stores_arrive_in_order_unless_that_is_broken() {
+    let (writer, reader) = (
+        [Step::Store(X, 1), Step::Store(Y, 1)],
+        [Step::Pause(50_000), Step::Load(Y), Step::Load(X)],
+    );
+    let seen = found(&[&writer, &reader], 400, None);
+    assert!(!seen.contains_key(&vec![1, 0]), "{seen:?}");
+    assert!(seen.contains_key(&vec![1, 1]), "{seen:?}");
+    let seen = found(&[&writer, &reader], 400, Some(Flaw::UnorderedStores));
+    assert!(seen.contains_key(&vec![1, 0]), "{seen:?}");
+}
+
+#[test]
+fn updates_come_one_after_the_other() {
+    let twice = [Step::Update(X), Step::Update(X)];
+    let seen = found(&[&twice, &twice, &twice], 100, None);
+    for values in seen.keys() {
+        let mut sorted = values.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
+    }
+    assert!(seen.len() > 1, "{seen:?}");
+}
