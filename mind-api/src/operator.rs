@@ -20,6 +20,46 @@ pub struct Status {
     /// The switch's ports.
     #[serde(default)]
     pub ports: Vec<PortStatus>,
+    /// What the controller copied for ports where the switch does not.
+    #[serde(default)]
+    pub copied: CopyStatus,
+}
+
+/// What became of packets for several blades that were handed over to the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyStatus {
+    /// Packets that were handed over.
+    pub packets: u64,
+    /// Copies of them.
+    pub copies: u64,
+    /// Blades that should have got one and were not there.
+    pub missing: u64,
+    /// Copies that the kernel did not take.
+    pub unsent: u64,
+}
+
+/// Who copies a packet that comes in at a port and is for several blades.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FanOut {
+    /// Nobody: such packets are dropped.
+    #[default]
+    Nobody,
+    /// The switch, by its TC program.
+    Switch,
+    /// The controller.
+    Controller,
+}
+
+impl FanOut {
+    /// As in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Switch => "switch",
+            Self::Controller => "controller",
+        }
+    }
 }
 
 /// A port of the switch.
@@ -32,6 +72,9 @@ pub struct PortStatus {
     pub ifindex: u32,
     /// The name of the blade behind it, if one has registered.
     pub blade: Option<String>,
+    /// Who copies what comes in there for several blades.
+    #[serde(default)]
+    pub fan_out: FanOut,
     /// Packets that came in there, by what became of them.
     pub packets: BTreeMap<String, u64>,
 }

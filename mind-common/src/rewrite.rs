@@ -1,12 +1,14 @@
 //! What the switch and the memory blades write over a packet's transport headers when they turn
 //! it into another one: pure functions from the old header to the new.
 //!
-//! What TC sends for a packet that XDP passed up follows from the packet alone: [`fan_out`].
+//! What TC sends for a packet that XDP passed up follows from the packet alone: [`fan_out`]. So does what the controller
+//! sends for one that XDP handed over to it: [`copies`].
 
 use crate::{
     directory::Path,
-    id::{BladeId, BladeSet, Connection},
+    id::{BladeId, BladeSet, Connection, MAX_BLADES},
     serial::Seq,
+    table::HandedOver,
     wire::{Bth, Opcode},
 };
 
@@ -65,9 +67,32 @@ pub const fn fan_out(pending: BladeSet, number: u8) -> Option<BladeId> {
     }
 }
 
+/// The datagrams that the controller sends for what XDP handed over to it: the same as TC's copies. `connection` says
+/// which connection a blade has, if it is there; those that are not get none.
+pub fn copies(
+    packet: HandedOver,
+    mut connection: impl FnMut(BladeId) -> Option<Connection>,
+) -> impl Iterator<Item = (BladeId, Option<HandedOver>)> {
+    let pending = BladeSet::from_bits(packet.ceth.pending.get());
+    (0..MAX_BLADES as u8).filter_map(move |number| {
+        let blade = fan_out(pending, number)?;
+        let copy = connection(blade).map(|connection| HandedOver {
+            bth: invalidate(connection, packet.bth.seq()),
+            ..packet
+        });
+        Some((blade, copy))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        addr::{Region, Va, WINDOW_BASE},
+        directory::{Supply, Target},
+        serial::Episode,
+        wire::{Ceth, Invalidation, Message},
+    };
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -103,6 +128,38 @@ mod tests {
         assert_eq!(done.attempt(), Path::SharedToModified as u8);
         assert_eq!(done.dest_qp(), connection(9, 4).to_qp());
         assert_eq!(done.seq(), Seq::new(5));
+    }
+
+    #[test]
+    fn the_controller_sends_what_tc_would() {
+        let request = Bth::new(Opcode::Upgrade, connection(0, 1).to_qp(), Seq::new(50));
+        let invalidation = Invalidation {
+            page: Va(WINDOW_BASE),
+            region: Region::containing(Va(WINDOW_BASE), 2).expect("a small order"),
+            slot: 7,
+            episode: Episode::new(3),
+            requester: BladeId::from_low_bits(0),
+            target: Target::Invalid,
+            supply: Supply::Grant,
+        };
+        let blades = BladeSet::from_bits(0b1011_0000);
+        let packet = HandedOver {
+            bth: pass_up(&request, request.seq()),
+            ceth: Ceth::new(&invalidation, blades),
+        };
+        let there = |blade: BladeId| (blade.get() != 5).then(|| connection(blade.get(), 9));
+        let sent: Vec<_> = copies(packet, there).collect();
+        let blades: Vec<_> = sent.iter().map(|(blade, _)| blade.get()).collect();
+        assert_eq!(blades, [4, 5, 7]);
+        assert_eq!(sent[1].1, None, "one that is gone gets none");
+        let copy = sent[2].1.expect("a copy for blade 7");
+        let bytes = zerocopy::IntoBytes::as_bytes(&copy);
+        let (envelope, message) = Message::parse(bytes).expect("a message that blades get");
+        assert_eq!(
+            (envelope.qp, envelope.seq),
+            (connection(7, 9).to_qp(), Seq::new(50))
+        );
+        assert_eq!(message, Message::Invalidate(invalidation));
     }
 
     proptest! {

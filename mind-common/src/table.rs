@@ -12,7 +12,7 @@ use crate::{
     directory::Word,
     id::{BladeId, Connection, DomainId},
     serial::Version,
-    wire::{OUTER_LEN, SHORT_REQUEST_LEN},
+    wire::{Bth, Ceth, OUTER_LEN, SHORT_REQUEST_LEN},
 };
 
 /// Declares a map's value: plain data, shared with the programs.
@@ -67,12 +67,16 @@ impl PortKind {
 /// may be passed up to it. Set last, cleared first.
 pub const PORT_FANS_OUT: u32 = 1 << 0;
 
+/// Bit of [`Port::flags`]: a packet for several blades may be handed over to the controller, which sends the copies.
+/// Of no effect beside [`PORT_FANS_OUT`].
+pub const PORT_HANDS_OVER: u32 = 1 << 1;
+
 plain! {
     /// A port of the switch, by the index of its interface.
     pub struct Port {
         /// A [`PortKind`]'s number.
         pub kind: u32,
-        /// [`PORT_FANS_OUT`] or 0.
+        /// [`PORT_FANS_OUT`], [`PORT_HANDS_OVER`] or 0.
         pub flags: u32,
         /// The blade's number among those of its kind.
         pub number: u32,
@@ -113,7 +117,27 @@ impl Port {
     pub const fn fans_out(&self) -> bool {
         self.flags & PORT_FANS_OUT != 0
     }
+
+    /// Whether the controller makes the copies of a packet for several blades.
+    #[inline(always)]
+    pub const fn hands_over(&self) -> bool {
+        self.flags & PORT_HANDS_OVER != 0
+    }
 }
+
+/// A packet that the controller is to copy: the headers that TC would find in one that is passed up to it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct HandedOver {
+    /// As of [`rewrite::pass_up`](crate::rewrite::pass_up).
+    pub bth: Bth,
+    /// With the blades that shall get a copy.
+    pub ceth: Ceth,
+}
+
+const _: () = assert!(size_of::<HandedOver>() == SHORT_REQUEST_LEN);
 
 /// Bit of [`Peer::flags`]: the blade is there.
 pub const PEER_PRESENT: u16 = 1 << 0;

@@ -66,6 +66,8 @@ verdicts! {
     Invalidate: "invalidate", Kind::Forwarded;
     /// Request: passed up to TC, which sends several INVALIDATEs.
     PassedUp: "passed-up", Kind::Forwarded;
+    /// Request: handed over to the controller, which sends several INVALIDATEs.
+    HandedOver: "handed-over", Kind::Consumed;
     /// A write-back, on to memory.
     WriteBack: "write-back", Kind::Forwarded;
     /// An atomic operation, on to memory.
@@ -140,7 +142,9 @@ verdicts! {
     StaleConnection: "stale-connection", Kind::Dropped;
     /// Dropped: the blade that should get it is not there.
     DeadBlade: "dead-blade", Kind::Dropped;
-    /// Dropped: several blades should get it, and the port has no TC program.
+    /// Dropped: several blades should get it, and the controller takes no more; the requester's retry asks again.
+    HandOverFull: "hand-over-full", Kind::Dropped;
+    /// Dropped: several blades should get it, and the port has no TC program, nor hands over.
     NoFanOut: "no-fan-out", Kind::Dropped;
     /// Dropped: no device behind the blade's port.
     NoDevice: "no-device", Kind::Dropped;

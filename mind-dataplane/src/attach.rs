@@ -45,17 +45,39 @@ pub fn index_of(name: &str) -> Result<u32> {
     }
 }
 
+/// Who copies a packet that comes in at a port and is for several blades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FanOut {
+    /// The switch itself, by its TC program.
+    Switch,
+    /// The controller, who gets it over a ring buffer ([`Copies`](crate::Copies)).
+    Controller,
+}
+
 /// Attaches the switch to the port `interface`, and pins the links in `folder`. What is behind
 /// the port is said before, with [`Switch::set_port`].
 ///
 /// # Errors
 ///
-/// When the interface is missing or the driver refuses; then nothing stays attached.
-pub fn attach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Result<()> {
+/// When the interface is missing or the driver refuses; then nothing stays attached. When it is tcx that is refused,
+/// so that [`FanOut::Controller`] may do, [`Error::is_of_fan_out`] says so.
+pub fn attach_port(
+    switch: &mut Switch,
+    interface: &str,
+    folder: &Path,
+    fan_out: FanOut,
+) -> Result<()> {
     let ifindex = index_of(interface)?;
-    attach_fan_out(switch.fan_out()?, interface, folder)?;
-    let attached = attach_xdp(switch.xdp()?, program::SWITCH, interface, folder)
-        .and_then(|()| switch.set_fans_out(ifindex, true));
+    if fan_out == FanOut::Switch {
+        attach_fan_out(switch.fan_out()?, interface, folder)?;
+    }
+    let attached =
+        attach_xdp(switch.xdp()?, program::SWITCH, interface, folder).and_then(
+            |()| match fan_out {
+                FanOut::Switch => switch.set_fans_out(ifindex, true),
+                FanOut::Controller => switch.set_hands_over(ifindex, true),
+            },
+        );
     if attached.is_err() {
         // The first error is the one to report.
         let _ = detach_port(switch, interface, folder);
@@ -73,13 +95,14 @@ pub fn detach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Resul
     // An interface that is gone took its links along; its pins are still to be removed.
     if let Ok(ifindex) = index_of(interface) {
         switch.set_fans_out(ifindex, false)?;
+        switch.set_hands_over(ifindex, false)?;
     }
     remove(&link(folder, interface, program::SWITCH))?;
     remove(&link(folder, interface, program::FAN_OUT))
 }
 
-/// Whether both programs of the switch are attached to the port `interface`, by links that are pinned in `folder`;
-/// otherwise, which is not, and why.
+/// Whether the switch's programs are attached to the port `interface`, by links that are pinned in `folder`: XDP, and TC
+/// where the port's entry says so. Otherwise, which is not, and why.
 ///
 /// # Errors
 ///
@@ -98,10 +121,12 @@ pub fn check_port(
     let xdp = switch.xdp()?.info().map_err(unknown(program::SWITCH))?.id();
     let fan_out = switch.fan_out()?.info();
     let fan_out = fan_out.map_err(unknown(program::FAN_OUT))?.id();
-    if let Err(error) = index_of(interface) {
-        return Ok(Err(error.to_string()));
-    }
-    for (name, id) in [(program::SWITCH, xdp), (program::FAN_OUT, fan_out)] {
+    let fans_out = match index_of(interface) {
+        Ok(ifindex) => switch.port(ifindex)?.fans_out(),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let fan_out = fans_out.then_some((program::FAN_OUT, fan_out));
+    for (name, id) in [(program::SWITCH, xdp)].into_iter().chain(fan_out) {
         let path = link(folder, interface, name);
         let info = PinnedLink::from_pin(&path).and_then(|link| FdLink::from(link).info());
         match info {

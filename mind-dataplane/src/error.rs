@@ -97,3 +97,10 @@ pub enum Error {
         hint: &'static str,
     },
 }
+
+impl Error {
+    /// Whether it is the TC program that could not be attached.
+    pub fn is_of_fan_out(&self) -> bool {
+        matches!(self, Self::Attach { program, .. } if *program == crate::object::program::FAN_OUT)
+    }
+}

@@ -5,11 +5,13 @@
 //! * [`Responder`]: a memory blade's program and pages,
 //! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
-//! * [`Tally`]: packets by verdict.
+//! * [`Tally`]: packets by verdict,
+//! * [`Copies`]: packets for several blades, where the controller copies them.
 //!
 //! What the values mean is said in [`mind_common::table`]; no policy lives here.
 
 pub mod attach;
+mod copies;
 mod directory;
 mod error;
 #[cfg(feature = "harness")]
@@ -24,6 +26,7 @@ mod switch;
 mod tally;
 mod value;
 
+pub use copies::{Copies, Taken};
 pub use directory::{Directory, SlotHandle};
 pub use error::{Error, Result};
 pub use limits::{MemoryLimits, SwitchLimits};

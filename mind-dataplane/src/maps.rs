@@ -186,13 +186,22 @@ impl Maps {
         stages.set(0, program, 0).map_err(failed(name, "write", 0))
     }
 
+    /// The map `name` once more, for somebody else.
+    pub(crate) fn open_again(&self, name: &'static str) -> Result<Map> {
+        let id = self.data(name)?.info().map_err(unfit(name))?.id();
+        MapData::from_id(id)
+            .and_then(Map::from_map_data)
+            .map_err(unfit(name))
+    }
+
     fn data(&self, name: &'static str) -> Result<&MapData> {
         match self.map(name)? {
             Map::Array(data)
             | Map::PerCpuArray(data)
             | Map::HashMap(data)
             | Map::LpmTrie(data)
-            | Map::DevMap(data) => Ok(data),
+            | Map::DevMap(data)
+            | Map::RingBuf(data) => Ok(data),
             _ => Err(Error::Missing { name }),
         }
     }

@@ -11,13 +11,13 @@ use mind_common::{
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     losses::Place,
     table::{
-        self, PORT_FANS_OUT, Peer, Permission, Port, Protection, ProtectionKey, Translation,
-        TranslationKey,
+        self, PORT_FANS_OUT, PORT_HANDS_OVER, Peer, Permission, Port, Protection, ProtectionKey,
+        Translation, TranslationKey,
     },
 };
 
 use crate::{
-    Directory, Error, Result, SwitchLimits, Tally, directory,
+    Copies, Directory, Error, Result, SwitchLimits, Tally, directory,
     maps::Maps,
     object::{self, program},
     tally,
@@ -32,9 +32,12 @@ const GRANTS: &str = "GRANTS";
 const PROTECTION: &str = "PROTECTION";
 const TRANSLATION: &str = "TRANSLATION";
 const LOSSES: &str = "LOSSES";
+const HANDED_OVER: &str = "HANDED_OVER";
+/// Bytes of the ring of packets that the controller is to copy: about 4,000 of them.
+const RING: u32 = 1 << 18;
 
 /// All maps that belong to a switch.
-const MAPS: [&str; 14] = [
+const MAPS: [&str; 15] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -44,6 +47,7 @@ const MAPS: [&str; 14] = [
     PROTECTION,
     TRANSLATION,
     LOSSES,
+    HANDED_OVER,
     tally::MAP,
     directory::MAPS[0],
     directory::MAPS[1],
@@ -257,6 +261,34 @@ impl Switch {
     /// When the kernel refuses.
     pub fn memory(&self, number: u8) -> Result<Peer> {
         self.maps.get(MEMORY, number.into())
+    }
+
+    /// Says whether a packet for several blades that comes in at the interface `ifindex` is handed over to whoever
+    /// reads [`Copies`], where no TC program takes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`set_port`](Self::set_port).
+    pub fn set_hands_over(&mut self, ifindex: u32, hands_over: bool) -> Result<()> {
+        let mut port = self.port(ifindex)?;
+        port.flags = if hands_over {
+            port.flags | PORT_HANDS_OVER
+        } else {
+            port.flags & !PORT_HANDS_OVER
+        };
+        self.set_port(ifindex, port)
+    }
+
+    /// The packets that are handed over to be copied, from now on. To be opened once: each is read by one.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be opened again.
+    pub fn open_copies(&self) -> Result<Copies> {
+        Copies::new(
+            self.maps.open_again(HANDED_OVER)?,
+            self.maps.open_again(COMPUTE)?,
+        )
     }
 
     /// Says where the compute blade is. A zeroed [`Peer`] for nowhere any more.
@@ -487,8 +519,9 @@ impl Switch {
     }
 }
 
-fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 9] {
+fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 10] {
     [
+        (HANDED_OVER, RING),
         (PORTS, limits.interfaces),
         (DEVICES, limits.interfaces),
         (tally::MAP, limits.interfaces),

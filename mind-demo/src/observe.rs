@@ -79,9 +79,8 @@ mod tests {
     fn packets_of_all_ports_are_added_and_zeros_left_out() {
         let port = |interface: &str, fetched, dropped| PortStatus {
             interface: interface.to_owned(),
-            ifindex: 0,
-            blade: None,
             packets: [("fetch".to_owned(), fetched), ("torn".to_owned(), dropped)].into(),
+            ..PortStatus::default()
         };
         let status = Status {
             ports: vec![port("c0", 3, 0), port("c1", 4, 0)],

@@ -6,7 +6,7 @@
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     macros::map,
-    maps::{Array, DevMap, HashMap, LpmTrie, PerCpuArray, ProgramArray},
+    maps::{Array, DevMap, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf},
 };
 use mind_common::{
     id::MAX_BLADES,
@@ -62,6 +62,10 @@ pub static TABLES: Array<BlockTable> = Array::with_max_entries(1, BPF_F_MMAPABLE
 /// The directory's slots.
 #[map]
 pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// What the controller is to copy, as [`HandedOver`](mind_common::table::HandedOver)s.
+#[map]
+pub static HANDED_OVER: RingBuf = RingBuf::with_byte_size(4096, 0);
 
 /// A memory blade itself.
 #[map]

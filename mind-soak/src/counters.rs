@@ -99,9 +99,8 @@ mod tests {
     fn status(name: &str) -> Status {
         let port = |count| PortStatus {
             interface: "c0".to_owned(),
-            ifindex: 0,
-            blade: None,
             packets: [(name.to_owned(), count)].into(),
+            ..PortStatus::default()
         };
         Status {
             ports: vec![port(3), port(4)],

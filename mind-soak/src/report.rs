@@ -303,9 +303,8 @@ mod tests {
         let status = Status {
             ports: vec![PortStatus {
                 interface: "c0".to_owned(),
-                ifindex: 0,
-                blade: None,
                 packets: packets.into(),
+                ..PortStatus::default()
             }],
             ..Status::default()
         };

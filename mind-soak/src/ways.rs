@@ -74,7 +74,9 @@ pub const fn of(verdict: Verdict) -> Way {
         Verdict::LostOnPurpose => NotHere("only in a switch that tests have loaded for it"),
         Verdict::Contended => NotHere("only when other processors win a word again and again"),
         Verdict::NoOrigin => NotHere("only between the winning of a word and the note of it"),
-        Verdict::NoFanOut => NotHere("every port of the testbed has its TC program"),
+        Verdict::NoFanOut | Verdict::HandedOver | Verdict::HandOverFull => {
+            NotHere("every port of the testbed has its TC program")
+        }
         Verdict::NoDevice => NotHere("every port of the testbed has its device"),
         Verdict::PageBusy => NotHere("only while another processor writes the same page"),
         Verdict::Torn => NotHere("only when a page is written while it is read"),
@@ -148,12 +150,14 @@ mod tests {
             .map(Verdict::name)
             .collect();
         let expected = [
+            "handed-over",
             "copy-failed",
             "moved",
             "contended",
             "no-origin",
             "lost",
             "lost-on-purpose",
+            "hand-over-full",
             "no-fan-out",
             "no-device",
             "page-busy",

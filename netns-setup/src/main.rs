@@ -38,6 +38,9 @@ enum Verb {
         /// Page cache of each compute blade.
         #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = mind_cli::whole_pages)]
         cache: u64,
+        /// Who copies an invalidation for several blades.
+        #[arg(long, value_enum, default_value_t = FanOut::Switch)]
+        fan_out: FanOut,
         /// Start no daemons: the network only.
         #[arg(long, hide = true)]
         no_services: bool,
@@ -70,6 +73,14 @@ enum Format {
     Json,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FanOut {
+    /// The switch's TC program.
+    Switch,
+    /// The controller.
+    Controller,
+}
+
 fn main() -> ExitCode {
     mind_cli::tell_on_stderr(mind_cli::LevelFilter::INFO);
     match run(Cli::parse().command) {
@@ -88,12 +99,14 @@ fn run(verb: Verb) -> Result<ExitCode> {
             memory,
             memory_size,
             cache,
+            fan_out,
             no_services,
         } => up(&Options {
             compute,
             memory,
             memory_size,
             cache,
+            controller_copies: fan_out == FanOut::Controller,
             services: if no_services {
                 None
             } else {

@@ -74,6 +74,9 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
             .iter()
             .map(|blade| format!("--port={}", blade.name)),
     );
+    if options.controller_copies {
+        command.push("--fan-out=controller".to_owned());
+    }
     if options.lose_on_purpose {
         command.push("--lose-on-purpose".to_owned());
     }

@@ -36,6 +36,8 @@ pub struct Options {
     pub services: Option<PathBuf>,
     /// Whether the switch can lose packets on purpose; for tests.
     pub lose_on_purpose: bool,
+    /// Whether the controller copies invalidations for several blades, instead of the switch.
+    pub controller_copies: bool,
     /// Whether the testbed is worth nothing once the calling process is gone, as a test's.
     pub bound: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Options {
             cache: 64 << 20,
             services: None,
             lose_on_purpose: false,
+            controller_copies: false,
             bound: false,
         }
     }

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Compute blades.
-pub(super) const COMPUTE: u8 = 2;
+pub(super) const COMPUTE: u8 = 3;
 /// Bytes of a compute blade's page cache: enough for a batch of transitions, and few beside what
 /// the eviction's threads roam.
 pub(super) const CACHE: u64 = 4 << 20;
@@ -34,7 +34,11 @@ pub(super) struct Blades {
 
 impl Blades {
     /// Brings it up.
-    pub(super) fn up(placement: &Placement, interrupt: &Interrupt) -> Result<Self> {
+    pub(super) fn up(
+        placement: &Placement,
+        controller_copies: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
         interrupt.check()?;
         let options = Options {
             compute: COMPUTE,
@@ -42,6 +46,7 @@ impl Blades {
             memory_size: MEMORY,
             cache: CACHE,
             services: Some(daemons()?),
+            controller_copies,
             bound: true,
             ..Options::default()
         };

@@ -28,6 +28,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
 
 use blades::Blades;
 use crew::Worker;
@@ -67,6 +69,19 @@ pub(crate) struct Args {
     /// a thread on a processor that is idle.
     #[arg(long, value_enum)]
     placement: Option<Sharing>,
+    /// Who copies an invalidation for several blades.
+    #[arg(long, value_enum, default_value_t = FanOut::Switch)]
+    fan_out: FanOut,
+}
+
+/// Who copies an invalidation for several blades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FanOut {
+    /// The switch's TC program.
+    Switch,
+    /// The controller.
+    Controller,
 }
 
 /// Runs `cargo xtask bench fault`. When it returns, however it does, nothing of it is left.
@@ -119,6 +134,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
     progress("");
     Ok(Measured {
         placement: placement.sharing(),
+        fan_out: args.fan_out,
         kept_awake: awake.is_ok(),
         userfault,
         by_process,
@@ -140,7 +156,7 @@ struct System {
 
 fn system(args: &Args, placement: &Placement, interrupt: &Interrupt) -> Result<System> {
     progress("bringing the testbed up");
-    let mut blades = Blades::up(placement, interrupt)?;
+    let mut blades = Blades::up(placement, args.fan_out == FanOut::Controller, interrupt)?;
     let mut local = Local {
         by_thread: userfault::start(Handler::Thread, placement, interrupt)?,
         by_process: userfault::start(Handler::Process, placement, interrupt)?,

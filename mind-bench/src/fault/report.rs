@@ -8,10 +8,11 @@ use mind_common::directory::Path;
 use serde::Serialize;
 
 use super::{
+    FanOut,
     eviction::Evicting,
     placement::Sharing,
     samples::Quantiles,
-    transitions::{MEASURED, key},
+    transitions::{Kind, MEASURED},
 };
 
 /// The most that I->S may take, in sums of the limits.
@@ -24,6 +25,8 @@ const M_BOUND: f64 = 2.5;
 pub(super) struct Report {
     /// Who shares a processor.
     pub(super) placement: Sharing,
+    /// Who copies an invalidation for several blades.
+    pub(super) fan_out: FanOut,
     /// Whether the processors were kept from sleeping.
     pub(super) kept_awake: bool,
     pub(super) limits: Limits,
@@ -71,6 +74,7 @@ pub(super) struct Ratios {
 /// What was measured.
 pub(super) struct Measured {
     pub(super) placement: Sharing,
+    pub(super) fan_out: FanOut,
     pub(super) kept_awake: bool,
     pub(super) userfault: Quantiles,
     pub(super) by_process: Quantiles,
@@ -90,11 +94,12 @@ impl Report {
             transitions,
             ..
         } = measured;
-        let p50 = |path| transitions[&key(path)].times.p50_us;
+        let p50 = |path| transitions[&Kind::of(path).key()].times.p50_us;
         let sum_us = userfault.p50_us + network.p50_us;
         let i_s = p50(Path::InvalidToShared);
         Self {
             placement: measured.placement,
+            fan_out: measured.fan_out,
             kept_awake: measured.kept_awake,
             limits: Limits {
                 userfault_us: userfault.p50_us,
@@ -173,19 +178,20 @@ impl Report {
             limits.userfault_by_process_us,
             None,
         );
-        let i_s = self.transitions[&key(Path::InvalidToShared)].times.p50_us;
-        for path in MEASURED {
-            let transition = self.transitions[&key(path)];
+        let i_s = Kind::of(Path::InvalidToShared).key();
+        let i_s = self.transitions[&i_s].times.p50_us;
+        for kind in MEASURED {
+            let transition = self.transitions[&kind.key()];
             let quantiles = transition.times;
             table.add_row([
-                path.name().to_owned(),
+                kind.name(),
                 micros(quantiles.p50_us),
                 micros(quantiles.p99_us),
                 micros(transition.agent_p50_us),
                 quantiles.count.to_string(),
                 format!("{:.2}", quantiles.p50_us / sum),
                 format!("{:.2}", quantiles.p50_us / i_s),
-                bound(path).to_owned(),
+                bound(kind.path),
             ]);
         }
         for column in 1..=6 {
@@ -231,18 +237,19 @@ mod tests {
         };
         Report::new(Measured {
             placement: Sharing::Same,
+            fan_out: FanOut::Switch,
             kept_awake: true,
             userfault: quantiles(6.0),
             by_process: quantiles(7.0),
             network: quantiles(5.0),
             transitions: MEASURED
                 .into_iter()
-                .map(|path| {
+                .map(|kind| {
                     let transition = Transition {
-                        times: quantiles(p50(path)),
+                        times: quantiles(p50(kind.path)),
                         agent_p50_us: 7.0,
                     };
-                    (key(path), transition)
+                    (kind.key(), transition)
                 })
                 .collect(),
             evicting: Evicting {
@@ -262,7 +269,7 @@ mod tests {
                 "{key}"
             );
         }
-        for name in ["i_s", "s_s", "i_m", "s_m", "m_s", "m_m"] {
+        for name in ["i_s", "s_s", "i_m", "s_m", "s_m_several", "m_s", "m_m"] {
             let of = |key| json.pointer(&format!("/transitions/{name}/{key}"));
             assert!(of("p50_us").is_some_and(|value| value.is_f64()), "{name}");
             assert!(of("p99_us").is_some_and(|value| value.is_f64()), "{name}");
@@ -304,7 +311,7 @@ mod tests {
             ]
         );
         assert!(
-            lines[12].contains("20000 by 1 thread, 30000 by 8"),
+            lines[13].contains("20000 by 1 thread, 30000 by 8"),
             "{text}"
         );
     }

@@ -1,4 +1,4 @@
-//! The transitions: two programs touch the same pages in an order that makes each batch of accesses
+//! The transitions: programs touch the same pages in an order that makes each batch of accesses
 //! one transition, and what the agents count proves that it was.
 //!
 //! Every page lies in a region of its own, and every round in fresh memory, which is freed at its
@@ -20,7 +20,7 @@ use super::{
     samples::Samples,
 };
 
-/// Pages of each kind in a round, at most: both kinds fit in a cache, with room for its reserve.
+/// Pages of each kind in a round, at most: all kinds fit in a cache, with room for its reserve.
 pub(super) const BATCH: usize = 250;
 /// From one page to the next: a region, so that each has one of its own.
 const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
@@ -28,7 +28,7 @@ const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
 /// twice.
 const ACCESSES_PER_STRAY: usize = 200;
 
-const _: () = assert!(2 * BATCH < CACHE as usize / PAGE_SIZE * 9 / 10);
+const _: () = assert!(3 * BATCH < CACHE as usize / PAGE_SIZE * 9 / 10);
 
 /// Which of a round's fresh pages.
 #[derive(Clone, Copy)]
@@ -37,6 +37,8 @@ enum Pages {
     Read,
     /// Those that are written first.
     Written,
+    /// Those that two blades share before a third writes.
+    Spread,
 }
 
 /// A batch of accesses, each on one page of its kind, in order.
@@ -44,7 +46,9 @@ struct Step {
     blade: usize,
     access: Access,
     pages: Pages,
-    path: Path,
+    kind: Kind,
+    /// Whether its times count; otherwise it prepares others.
+    counts: bool,
 }
 
 const fn step(blade: usize, access: Access, pages: Pages, path: Path) -> Step {
@@ -52,12 +56,57 @@ const fn step(blade: usize, access: Access, pages: Pages, path: Path) -> Step {
         blade,
         access,
         pages,
-        path,
+        kind: Kind::of(path),
+        counts: true,
+    }
+}
+
+/// A transition that is told apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// The way through the directory.
+    pub(super) path: Path,
+    /// Whether several blades are invalidated for it.
+    several: bool,
+}
+
+impl Kind {
+    /// The one where at most one blade is invalidated.
+    pub(super) const fn of(path: Path) -> Self {
+        Self {
+            path,
+            several: false,
+        }
+    }
+
+    const fn several(path: Path) -> Self {
+        Self {
+            path,
+            several: true,
+        }
+    }
+
+    /// Its name, for people.
+    pub(super) fn name(self) -> String {
+        let name = self.path.name();
+        match self.several {
+            true => format!("{name} (two)"),
+            false => name.to_owned(),
+        }
+    }
+
+    /// Its name in JSON: `i_s`.
+    pub(super) fn key(self) -> String {
+        let key = self.path.name().to_lowercase().replace("->", "_");
+        match self.several {
+            true => key + "_several",
+            false => key,
+        }
     }
 }
 
 /// What happens to a round's pages.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 10] = [
     step(0, Access::Read, Pages::Read, Path::InvalidToShared),
     step(1, Access::Read, Pages::Read, Path::SharedToShared),
     step(0, Access::Write, Pages::Read, Path::SharedToModified),
@@ -65,30 +114,38 @@ const STEPS: [Step; 7] = [
     step(0, Access::Write, Pages::Read, Path::SharedToModified),
     step(1, Access::Write, Pages::Read, Path::ModifiedToModified),
     step(0, Access::Write, Pages::Written, Path::InvalidToModified),
+    Step {
+        counts: false,
+        ..step(1, Access::Read, Pages::Spread, Path::InvalidToShared)
+    },
+    Step {
+        counts: false,
+        ..step(2, Access::Read, Pages::Spread, Path::SharedToShared)
+    },
+    Step {
+        kind: Kind::several(Path::SharedToModified),
+        ..step(0, Access::Write, Pages::Spread, Path::SharedToModified)
+    },
 ];
 
 /// What is measured, in the report's order.
-pub(super) const MEASURED: [Path; 6] = [
-    Path::InvalidToShared,
-    Path::SharedToShared,
-    Path::InvalidToModified,
-    Path::SharedToModified,
-    Path::ModifiedToShared,
-    Path::ModifiedToModified,
+pub(super) const MEASURED: [Kind; 7] = [
+    Kind::of(Path::InvalidToShared),
+    Kind::of(Path::SharedToShared),
+    Kind::of(Path::InvalidToModified),
+    Kind::of(Path::SharedToModified),
+    Kind::several(Path::SharedToModified),
+    Kind::of(Path::ModifiedToShared),
+    Kind::of(Path::ModifiedToModified),
 ];
-
-/// The name of a transition in JSON: `i_s`.
-pub(super) fn key(path: Path) -> String {
-    path.name().to_lowercase().replace("->", "_")
-}
 
 /// What was measured.
 #[derive(Debug, Default)]
 pub(super) struct Transitions {
-    /// Times by [`key`].
+    /// Times by [`Kind::key`].
     pub(super) samples: BTreeMap<String, Samples>,
-    /// What the agent says that its median was, from reading the fault to resolving it; by [`key`],
-    /// in microseconds.
+    /// What the agent says that its median was over all accesses of that way, from reading the fault to resolving it;
+    /// by [`Kind::key`], in microseconds.
     pub(super) agent_us: BTreeMap<String, f64>,
     /// Accesses that took another way than they should have.
     pub(super) strays: usize,
@@ -103,13 +160,14 @@ impl Transitions {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let half = batch as u64 * STRIDE;
-        let first = blades.map(2 * half)?;
+        let first = blades.map(3 * half)?;
         for step in STEPS {
             interrupt.check()?;
             let order = Order::Touch {
                 first: match step.pages {
                     Pages::Read => first,
                     Pages::Written => first + half,
+                    Pages::Spread => first + 2 * half,
                 },
                 stride: STRIDE,
                 count: batch,
@@ -119,21 +177,26 @@ impl Transitions {
             let nanos = blades.worker(step.blade).times(&order)?;
             let after = blades.report(step.blade)?.paths;
             let taken = taken(&before, &after);
-            let strays = strays(&taken, step.path, batch);
+            let path = step.kind.path;
+            let strays = strays(&taken, path, batch);
             if strays * ACCESSES_PER_STRAY > batch {
                 bail!(
                     "{batch} accesses by {} must be {}, and were {}",
                     blades.name(step.blade),
-                    step.path.name(),
+                    path.name(),
                     described(&taken)
                 );
             }
             self.strays += strays;
-            self.samples.entry(key(step.path)).or_default().add(nanos);
-            let agents = after.iter().find(|path| path.path == step.path.name());
+            if !step.counts {
+                continue;
+            }
+            let key = step.kind.key();
+            self.samples.entry(key.clone()).or_default().add(nanos);
+            let agents = after.iter().find(|other| other.path == path.name());
             if let Some(agents) = agents {
                 let micros = agents.p50_ns as f64 / 1000.0;
-                self.agent_us.insert(key(step.path), micros);
+                self.agent_us.insert(key, micros);
             }
         }
         blades.unmap()
@@ -187,14 +250,18 @@ mod tests {
 
     #[test]
     fn keys_are_those_that_the_bench_promises() {
-        let keys = MEASURED.map(key);
-        assert_eq!(keys, ["i_s", "s_s", "i_m", "s_m", "m_s", "m_m"]);
+        let keys = MEASURED.map(Kind::key);
+        assert_eq!(
+            keys,
+            ["i_s", "s_s", "i_m", "s_m", "s_m_several", "m_s", "m_m"]
+        );
     }
 
     #[test]
     fn every_transition_is_measured_in_every_round() {
-        for path in MEASURED {
-            assert!(STEPS.iter().any(|step| step.path == path), "{path:?}");
+        for kind in MEASURED {
+            let is_measured = STEPS.iter().any(|step| step.counts && step.kind == kind);
+            assert!(is_measured, "{kind:?}");
         }
     }
 
@@ -204,10 +271,10 @@ mod tests {
         #[derive(Clone, Copy, PartialEq)]
         enum State {
             Invalid,
-            Shared([bool; 2]),
+            Shared([bool; 3]),
             Modified(usize),
         }
-        let mut states = [State::Invalid; 2];
+        let mut states = [State::Invalid; 3];
         for step in STEPS {
             let state = &mut states[step.pages as usize];
             let path = match (*state, step.access) {
@@ -218,7 +285,9 @@ mod tests {
                     Path::SharedToShared
                 }
                 (State::Shared(who), Access::Write) => {
-                    assert!(who[1 - step.blade], "nobody would be invalidated");
+                    let others = (0..who.len()).filter(|&blade| blade != step.blade && who[blade]);
+                    let expected = if step.kind.several { 2 } else { 1 };
+                    assert_eq!(others.count(), expected, "so many are invalidated");
                     Path::SharedToModified
                 }
                 (State::Modified(who), access) => {
@@ -229,15 +298,20 @@ mod tests {
                     }
                 }
             };
-            assert_eq!(path, step.path);
+            assert_eq!(path, step.kind.path);
             *state = match (*state, step.access) {
                 (_, Access::Write) => State::Modified(step.blade),
-                (State::Invalid, Access::Read) => {
-                    let mut who = [false; 2];
+                (before, Access::Read) => {
+                    let mut who = match before {
+                        State::Shared(who) => who,
+                        State::Invalid | State::Modified(_) => [false; 3],
+                    };
+                    if let State::Modified(owner) = before {
+                        who[owner] = true;
+                    }
                     who[step.blade] = true;
                     State::Shared(who)
                 }
-                (State::Shared(_) | State::Modified(_), Access::Read) => State::Shared([true; 2]),
             };
         }
     }

@@ -68,6 +68,7 @@ pub(super) fn summary(ports: &[PortStatus]) -> Table {
             "PORT",
             "INDEX",
             "BLADE",
+            "FAN-OUT",
             "FORWARDED",
             "ANSWERED",
             "CONSUMED",
@@ -75,7 +76,7 @@ pub(super) fn summary(ports: &[PortStatus]) -> Table {
             "DROPPED",
             "PASSED",
         ],
-        &[1, 3, 4, 5, 6, 7, 8],
+        &[1, 4, 5, 6, 7, 8, 9],
     );
     for port in ports {
         let of_class = CLASSES.map(|wanted| {
@@ -86,7 +87,13 @@ pub(super) fn summary(ports: &[PortStatus]) -> Table {
             packets.sum::<u64>().to_string()
         });
         let name = port.blade.clone().unwrap_or_default();
-        let start = [port.interface.clone(), port.ifindex.to_string(), name];
+        let fan_out = port.fan_out.name().to_owned();
+        let start = [
+            port.interface.clone(),
+            port.ifindex.to_string(),
+            name,
+            fan_out,
+        ];
         rows.add_row(start.into_iter().chain(of_class));
     }
     rows

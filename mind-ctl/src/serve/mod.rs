@@ -3,10 +3,12 @@
 //! * [`core`] carries out what the policy decides, on the data plane and on blades,
 //! * [`session`] is a connection of a blade, a program's agent or an operator, [`door`] where operators come in,
 //! * [`agent`] is how a blade's agent is told what to do,
+//! * [`copier`] copies invalidations where the switch does not,
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
 mod agent;
+mod copier;
 mod core;
 mod door;
 mod fdb;
@@ -20,6 +22,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use mind_api::{
     endpoint::{DEFAULT_SOCKET, Peer},
     frame,
@@ -75,12 +78,41 @@ pub(crate) struct Args {
         default_value = "/sys/fs/bpf/mind"
     )]
     pin: PathBuf,
+    /// Who copies an invalidation for several blades: the switch's TC program, or the controller, for ports or kernels
+    /// where TC cannot. A port at which TC is refused is left to the controller in any case.
+    #[arg(long, value_enum, default_value_t = FanOut::Switch)]
+    fan_out: FanOut,
     /// Directory slots: regions, of 16 KiB at first, that can be mapped at a time.
     #[arg(long, default_value_t = 262_144)]
     slots: u32,
     /// Load a switch that loses packets when a test tells it to.
     #[arg(long, hide = true)]
     lose_on_purpose: bool,
+}
+
+/// Who copies invalidations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FanOut {
+    /// The switch's TC program.
+    Switch,
+    /// The controller.
+    Controller,
+}
+
+impl FanOut {
+    /// Attaches the switch to a port.
+    fn attach(self, switch: &mut Switch, port: &str, pins: &Path) -> Result<()> {
+        if self == Self::Switch {
+            match attach::attach_port(switch, port, pins, attach::FanOut::Switch) {
+                Err(error) if error.is_of_fan_out() => {
+                    tracing::warn!(port, %error, "the controller copies what comes in there for several blades");
+                }
+                other => return Ok(other?),
+            }
+        }
+        attach::attach_port(switch, port, pins, attach::FanOut::Controller)?;
+        Ok(())
+    }
 }
 
 /// Detaches and unpins the data plane, however the daemon ends.
@@ -115,7 +147,7 @@ impl DataPlane {
         plane.remove(None);
         switch.pin(&args.pin)?;
         for port in &args.ports {
-            attach::attach_port(&mut switch, port, &args.pin)?;
+            args.fan_out.attach(&mut switch, port, &args.pin)?;
         }
         Ok((plane, switch))
     }
@@ -174,7 +206,8 @@ async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
         .with_context(|| format!("cannot listen at {listen}; is another controller there?"))?;
     let door = Door::open(&args.socket)?;
     let (_plane, switch) = DataPlane::load(args, *listen.ip())?;
-    let core = Core::new(switch, args, *listen.ip())?;
+    let copied = copier::start(switch.open_copies()?, *listen.ip())?;
+    let core = Core::new(switch, args, *listen.ip(), copied)?;
     let core = Arc::new(Mutex::new(core));
     tracing::info!(%listen, ports = args.ports.join(", "), "ready");
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])

@@ -1,18 +1,20 @@
 //! The switch's XDP and TC programs against `mind_nodes::switch`.
 
+use std::rc::Rc;
+
 use mind_common::{
     addr::{Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
     directory::{Origin, Queue, State, Word},
     id::{BladeSet, Connection, DomainId},
     table::{
-        MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, Peer, Permission, Port as PortEntry,
-        Slot as SlotEntry, Translation,
+        MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PORT_HANDS_OVER, Peer, Permission,
+        Port as PortEntry, Slot as SlotEntry, Translation,
     },
     verdict::Verdict,
-    wire::{OUTER_LEN, SHORT_REQUEST_LEN, message::Envelope},
+    wire::{Message, OUTER_LEN, SHORT_REQUEST_LEN, message::Envelope},
 };
 use mind_dataplane::{
-    MemoryLimits, Responder, Switch, SwitchLimits,
+    Copies, MemoryLimits, Responder, Switch, SwitchLimits,
     harness::{Bed, Network, Seen, XdpAction},
 };
 use mind_nodes::{
@@ -38,11 +40,13 @@ const TABLE: u32 = 0;
 const SHOT: i32 = 2;
 
 /// All that the switch says to a well-formed packet of ours, XDP and TC.
-const VERDICTS: [Verdict; 31] = [
+const VERDICTS: [Verdict; 33] = [
     Verdict::Fetch,
     Verdict::Grant,
     Verdict::Invalidate,
     Verdict::PassedUp,
+    Verdict::HandedOver,
+    Verdict::NoFanOut,
     Verdict::WriteBack,
     Verdict::Operate,
     Verdict::Delivered,
@@ -74,6 +78,7 @@ const VERDICTS: [Verdict; 31] = [
 
 struct Pair {
     bed: Bed,
+    copies: Copies,
     network: Network,
     model: Model,
     random: fastrand::Rng,
@@ -95,7 +100,9 @@ pub fn compare(seed: u64, rounds: u32, packets: u32) {
     let switch = Switch::load(&limits).expect("the kernel loads a switch");
     let memory = MemoryLimits::for_pages(1);
     let responder = Responder::load(&memory).expect("the kernel loads a responder");
+    let copies = switch.open_copies().expect("maps can be opened again");
     let mut pair = Pair {
+        copies,
         bed: Bed::new(switch, responder).expect("both have their programs"),
         network: network.expect("taps can be made in a namespace of this thread's"),
         model: Model::new(SLOTS),
@@ -265,18 +272,33 @@ impl Pair {
             Some(Port::Compute(connection)) => PortEntry::compute(connection),
             Some(Port::Memory) => PortEntry::memory(number % BLADES),
         };
-        let flags = PORT_FANS_OUT;
+        let flags = match self.random.u8(..8) {
+            0 => 0,
+            1 => PORT_HANDS_OVER,
+            2 => PORT_FANS_OUT | PORT_HANDS_OVER,
+            _ => PORT_FANS_OUT,
+        };
         let ifindex = self.ifindex(number);
         let set = self
             .bed
             .switch
             .set_port(ifindex, PortEntry { flags, ..entry });
         set.expect("the port can be set");
-        let ports = &mut self.model.tables_mut().ports;
+        let tables = self.model.tables_mut();
         match port {
-            Some(port) => ports.insert(node, port),
-            None => ports.remove(&node),
+            Some(port) => tables.ports.insert(node, port),
+            None => tables.ports.remove(&node),
         };
+        for (ports, flag, is_listed) in [
+            (&mut tables.without_tc, PORT_FANS_OUT, false),
+            (&mut tables.hands_over, PORT_HANDS_OVER, true),
+        ] {
+            if (flags & flag != 0) == is_listed {
+                ports.insert(node);
+            } else {
+                ports.remove(&node);
+            }
+        }
     }
 
     fn change_peer(&mut self, number: u8, is_there: bool) {
@@ -430,6 +452,7 @@ impl Pair {
                 assert_eq!(frames::packet(&run.frame), expected, "{place}: {packet:?}");
             }
             (XdpAction::Pass, Exit::Up(passed)) => self.fan_out(place, from, &run.frame, &passed),
+            (XdpAction::Drop, Exit::Over(passed)) => self.handed_over(place, &passed),
             (action, exit) => panic!("{place}: {packet:?} at {port}: {action:?} {exit:?}"),
         }
         self.compare_slots(&format!("{place}: {packet:?} at {port}"));
@@ -459,6 +482,23 @@ impl Pair {
             let host = frames::host(node);
             assert!(sent.iter().all(|seen| seen.to() == host), "{place}: {node}");
         }
+    }
+
+    /// What XDP handed over, copied as the controller does.
+    fn handed_over(&mut self, place: &str, passed: &Packet<Bytes>) {
+        let mut sent = Vec::new();
+        let taken = self.copies.take(|address, payload| {
+            let (envelope, message) = Message::parse(payload).expect("a message that blades get");
+            let copy = Packet::parsed(envelope, &message, |page| Bytes(Rc::new(*page)));
+            sent.push((address, copy));
+        });
+        let (_, copies) = self.model.fan_out::<_, Bytes>(passed);
+        let copies = copies.into_iter();
+        let expected: Vec<_> = copies
+            .map(|(node, packet)| (frames::host(node).ipv4, packet))
+            .collect();
+        assert_eq!(taken.packets, 1, "{place}: {passed:?}");
+        assert_eq!(sent, expected, "{place}: copies of {passed:?}");
     }
 
     /// The frames of ours that were sent to a blade; its host's stack sends its own.

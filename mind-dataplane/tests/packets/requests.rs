@@ -8,6 +8,7 @@ use mind_common::{
     verdict::Verdict,
     wire::{Ceth, Invalidation, Message, Opcode, Refusal, Syndrome, message::PageRequest},
 };
+use mind_dataplane::Taken;
 use zerocopy::FromBytes as _;
 
 use crate::world::{
@@ -49,6 +50,8 @@ cases![
     a_repeat_whose_origin_is_not_noted_is_refused,
     a_late_note_does_not_replace_a_later_one,
     several_without_tc_are_dropped,
+    several_are_handed_over_where_the_port_says_so,
+    what_the_controller_does_not_take_is_dropped,
     a_sharer_that_is_gone_is_counted,
     a_sharer_without_a_device_is_counted,
     a_domain_that_is_not_placed_is_refused,
@@ -374,6 +377,44 @@ fn several_without_tc_are_dropped(world: &mut World) {
     world.set_fans_out(0, false);
     world.set_word(State::Shared, [1, 2]);
     world.send(0, &acquire(0, PAGE)).met(Verdict::NoFanOut);
+}
+
+fn several_are_handed_over_where_the_port_says_so(world: &mut World) {
+    let mut copies = world.hand_over(0);
+    world.set_compute(2, false);
+    world.set_word(State::Shared, [1, 2, 3]);
+    let run = world.send(0, &acquire(0, PAGE).seq(50));
+    run.met(Verdict::HandedOver);
+    let mut sent = Vec::new();
+    let taken = copies.take(|address, payload| sent.push((address, payload.to_vec())));
+    assert_eq!((taken.packets, taken.copies, taken.missing), (1, 2, 1));
+    for ((address, payload), number) in sent.into_iter().zip([1, 3]) {
+        assert_eq!(address, compute(number).ipv4);
+        let (envelope, message) = Message::parse(&payload).expect("a message that blades get");
+        assert_eq!((envelope.qp, envelope.seq), (qp(number), Seq::new(50)));
+        let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
+        assert_eq!(message, Message::Invalidate(expected));
+    }
+    assert_eq!(copies.take(|_, _| {}), Taken::default());
+}
+
+fn what_the_controller_does_not_take_is_dropped(world: &mut World) {
+    /// More than the ring has room for.
+    const MANY: usize = 6_000;
+    let mut copies = world.hand_over(0);
+    let mut handed_over = 0;
+    for _ in 0..MANY {
+        world.set_word(State::Shared, [1, 2]);
+        let run = world.send(0, &acquire(0, PAGE));
+        if run.verdict == Verdict::HandOverFull {
+            assert_eq!(copies.take(|_, _| {}).packets, handed_over);
+            world.set_word(State::Shared, [1, 2]);
+            return world.send(0, &acquire(0, PAGE)).met(Verdict::HandedOver);
+        }
+        run.met(Verdict::HandedOver);
+        handed_over += 1;
+    }
+    panic!("{MANY} packets are taken over");
 }
 
 fn a_sharer_that_is_gone_is_counted(world: &mut World) {

@@ -19,7 +19,7 @@ use mind_common::{
     },
 };
 use mind_dataplane::{
-    MemoryLimits, Responder, SlotHandle, Switch, SwitchLimits, Tally,
+    Copies, MemoryLimits, Responder, SlotHandle, Switch, SwitchLimits, Tally,
     harness::{Bed, Host, Network, Packet, Run, Seen, XdpAction},
 };
 
@@ -415,6 +415,17 @@ impl World {
             .switch
             .set_fans_out(port, fans_out)
             .expect("the port can be set");
+    }
+
+    /// Has what comes in at compute blade `number`'s port, and is for several, handed over instead of passed up.
+    pub fn hand_over(&mut self, number: u8) -> Copies {
+        let port = self.port(number);
+        let switch = &mut self.bed.switch;
+        switch
+            .set_fans_out(port, false)
+            .and_then(|()| switch.set_hands_over(port, true))
+            .expect("the port can be set");
+        switch.open_copies().expect("maps can be opened again")
     }
 
     /// The slot of [`PAGE`].

@@ -7,7 +7,7 @@ use mind_common::{
     id::DomainId,
     rewrite,
     serial::Version,
-    table::{MAY_READ, MAY_WRITE},
+    table::{HandedOver, MAY_READ, MAY_WRITE},
     verdict::Verdict,
     wire::{Ceth, Invalidation, Opcode, PAGE_REQUEST_LEN, Reth, SHORT_REQUEST_LEN, Syndrome},
 };
@@ -18,7 +18,10 @@ use super::{
     directory::{self, SlotRef},
     send,
 };
-use crate::decision::{Decision, Staged, Stop, stop};
+use crate::{
+    decision::{Decision, Staged, Stop, stop},
+    maps,
+};
 
 /// Bytes that the request must have, and the permission that it takes.
 #[inline(always)]
@@ -93,8 +96,8 @@ impl Passage<'_> {
         send::back(self.ifindex, Verdict::Grant)
     }
 
-    /// Becomes the INVALIDATE: to one blade from here, to several by way of TC, since XDP can
-    /// send a frame only once.
+    /// Becomes the INVALIDATE: to one blade from here, to several by way of TC or of the controller,
+    /// since XDP can send a frame only once.
     #[inline(always)]
     fn invalidate(
         &mut self,
@@ -128,6 +131,18 @@ impl Passage<'_> {
                 verdict: Verdict::PassedUp,
                 action: xdp_action::XDP_PASS,
             })
+        } else if self.port.hands_over() {
+            let packet = HandedOver {
+                bth: rewrite::pass_up(&self.frame.bth, seq),
+                ceth,
+            };
+            match maps::HANDED_OVER.output::<HandedOver>(&packet, 0) {
+                Ok(()) => Ok(Decision {
+                    verdict: Verdict::HandedOver,
+                    action: xdp_action::XDP_DROP,
+                }),
+                Err(_) => Err(stop!(HandOverFull)),
+            }
         } else {
             // Nobody would take the packet up but the bridge, which would flood it.
             Err(stop!(NoFanOut))

@@ -65,6 +65,8 @@ pub enum Exit<P> {
     To(Node, Packet<P>),
     /// TC gets it, and makes it one INVALIDATE to each blade that it lists.
     Up(Packet<P>),
+    /// The controller gets it, and does the same.
+    Over(Packet<P>),
 }
 
 impl Switch {
@@ -86,6 +88,7 @@ impl Switch {
                 let (verdict, copies) = self.fan_out(&packet);
                 (verdict, copies)
             }
+            Exit::Over(packet) => (None, self.fan_out(&packet).1),
         };
         Handled {
             verdict,

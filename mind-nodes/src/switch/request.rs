@@ -145,7 +145,8 @@ impl Switch {
             supply: order.supply,
         };
         if !order.blades.is_single() {
-            if self.tables.without_tc.contains(&port) {
+            let is_handed_over = self.tables.hands_over.contains(&port);
+            if self.tables.without_tc.contains(&port) && !is_handed_over {
                 return Err(Verdict::NoFanOut);
             }
             let body = Body::FanOut {
@@ -153,7 +154,11 @@ impl Switch {
                 pending: order.blades,
             };
             let bth = rewrite::pass_up(bth, seq);
-            return Ok((Verdict::PassedUp, Exit::Up(Packet::new(&bth, body))));
+            let packet = Packet::new(&bth, body);
+            return Ok(match self.tables.without_tc.contains(&port) {
+                true => (Verdict::HandedOver, Exit::Over(packet)),
+                false => (Verdict::PassedUp, Exit::Up(packet)),
+            });
         }
         let blade = order.blades.first().ok_or(Verdict::DeadBlade)?;
         let bth = rewrite::invalidate(self.compute(blade)?, seq);

@@ -28,6 +28,8 @@ pub struct Tables {
     pub ports: BTreeMap<Node, Port>,
     /// Ports that have no program in TC: what must go to several blades is dropped there.
     pub without_tc: BTreeSet<Node>,
+    /// Those of these of which the controller gets what must go to several blades, and copies it.
+    pub hands_over: BTreeSet<Node>,
     /// The compute blades that are there, each in its present life.
     pub compute: BTreeMap<BladeId, Connection>,
     /// The memory blades that are there.

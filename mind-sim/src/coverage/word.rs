@@ -107,14 +107,15 @@ impl Happening {
     /// What a packet of a compute blade is to the word of its page, if it got as far as that.
     pub(crate) fn of_packet<P>(packet: &Packet<P>, verdict: Verdict) -> Option<Self> {
         use Verdict::{
-            Busy, Contended, Counted, DeadBlade, Fetch, Fetched, Grant, Granted, Invalidate, Lost,
-            NoCopy, NoOrigin, NotOwner, PassedUp, StaleAnswer, Supplied, WriteBack,
+            Busy, Contended, Counted, DeadBlade, Fetch, Fetched, Grant, Granted, HandedOver,
+            Invalidate, Lost, NoCopy, NoOrigin, NotOwner, PassedUp, StaleAnswer, Supplied,
+            WriteBack,
         };
         match (&packet.body, verdict) {
             (
                 Body::Request { want, .. },
-                Fetch | Grant | Invalidate | PassedUp | Busy | NoCopy | Lost | NoOrigin | Contended
-                | DeadBlade,
+                Fetch | Grant | Invalidate | PassedUp | HandedOver | Busy | NoCopy | Lost
+                | NoOrigin | Contended | DeadBlade,
             ) => Some(Self::Request(*want, packet.envelope.attempt > 0)),
             (Body::Answer { .. } | Body::Forward { .. }, Counted) => Some(Self::Counted),
             (Body::Answer { .. } | Body::Forward { .. }, Granted | Fetched | Supplied) => {

@@ -139,7 +139,7 @@ impl Core {
             let object = format!("port {interface}");
             let attached = attach::check_port(pinned, interface, &self.pins)?;
             let show = |state: &Result<(), String>| match state {
-                Ok(()) => "both programs attached".to_owned(),
+                Ok(()) => "its programs attached".to_owned(),
                 Err(why) => why.clone(),
             };
             let pair = (Ok(()), attached);

@@ -13,7 +13,7 @@ mod regions;
 mod status;
 mod steps;
 
-use std::{collections::HashMap, path::PathBuf, time::Instant};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
 
 use anyhow::Result;
 use mind_api::{
@@ -37,6 +37,7 @@ use tokio::sync::watch;
 use super::{
     Args,
     agent::Agent,
+    copier::Copied,
     session::{Registered, Session},
 };
 use blades::Departed;
@@ -54,6 +55,8 @@ pub(super) struct Core {
     pins: PathBuf,
     /// Whether a blade is ready behind every port.
     is_complete: watch::Sender<bool>,
+    /// What the copier counts.
+    copied: Arc<Copied>,
     address: std::net::Ipv4Addr,
     began: Instant,
     /// Compute blades that are gone and not buried yet.
@@ -70,7 +73,12 @@ fn index(entry: &Entry) -> u32 {
 }
 
 impl Core {
-    pub(super) fn new(switch: Switch, args: &Args, address: std::net::Ipv4Addr) -> Result<Self> {
+    pub(super) fn new(
+        switch: Switch,
+        args: &Args,
+        address: std::net::Ipv4Addr,
+        copied: Arc<Copied>,
+    ) -> Result<Self> {
         let directory = switch.directory();
         let slots = u32::try_from(directory.slots() - 1)?;
         let tables = u32::try_from(directory.tables())?;
@@ -83,6 +91,7 @@ impl Core {
             ports: args.ports.clone(),
             pins: args.pin.clone(),
             is_complete: watch::Sender::new(false),
+            copied,
             address,
             began: Instant::now(),
             departed: Vec::new(),

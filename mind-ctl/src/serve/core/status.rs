@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use mind_api::{
     Command, Errno, Failure, Reply,
     message::{BladeKind, Report},
-    operator::{PortStatus, RegionOrder, RegionStatus, Status},
+    operator::{FanOut, PortStatus, RegionOrder, RegionStatus, Status},
 };
 use mind_common::{
     addr::{Va, WINDOW_BASE, WINDOW_SIZE},
@@ -25,6 +25,7 @@ const MOST_REGIONS: usize = 1_000;
 impl Core {
     pub(super) fn status(&self) -> Status {
         let mut status = self.policy.status();
+        status.copied = self.copied.status();
         for interface in &self.ports {
             let Ok(ifindex) = attach::index_of(interface) else {
                 continue;
@@ -50,10 +51,16 @@ impl Core {
                 }
                 blade.name.clone()
             });
+            let fan_out = match self.switch.port(ifindex) {
+                Ok(port) if port.fans_out() => FanOut::Switch,
+                Ok(port) if port.hands_over() => FanOut::Controller,
+                _ => FanOut::Nobody,
+            };
             status.ports.push(PortStatus {
                 interface: interface.clone(),
                 ifindex,
                 blade,
+                fan_out,
                 packets,
             });
         }
