@@ -5,6 +5,7 @@
 //! its lot says, then the copies run, each when those who play it have met; last the variables are
 //! read. Between these all meet.
 
+use fastrand::Rng;
 use mind_sim::plan::Place;
 use mind_sim::script::{Script, Step};
 
@@ -37,6 +38,11 @@ pub struct Played<'t> {
     pub thread: usize,
     /// Where it is; in the end, at its end.
     pub code: Code<'t>,
+    /// How long it waits at most before its next step, in nanoseconds.
+    pause: u64,
+    /// Whether it has waited for that.
+    has_paused: bool,
+    dice: Rng,
 }
 
 /// What a player saw.
@@ -138,6 +144,10 @@ fn part<'t>(test: &'t Test, number: usize, copy: &Copy, thread: usize) -> [Act<'
             copy: number,
             thread,
             code,
+            pause: copy.pause,
+            // Before the first step it has waited in its own way.
+            has_paused: true,
+            dice: Rng::with_seed(copy.dice.clone().u64(..).wrapping_add(thread as u64)),
         }),
     ]
 }
@@ -145,10 +155,14 @@ fn part<'t>(test: &'t Test, number: usize, copy: &Copy, thread: usize) -> [Act<'
 impl Script for Actor<'_> {
     fn next(&mut self) -> Step {
         loop {
-            if let Some(Act::Play(played)) = &mut self.current
-                && let Some(step) = played.code.advance()
-            {
-                return step;
+            if let Some(Act::Play(played)) = &mut self.current {
+                if played.pause > 0 && !std::mem::replace(&mut played.has_paused, true) {
+                    return Step::Pause(played.dice.u64(..played.pause));
+                }
+                played.has_paused = false;
+                if let Some(step) = played.code.advance() {
+                    return step;
+                }
             }
             if let Some(Act::Play(played)) = self.current.take() {
                 self.seen.played.push(played);

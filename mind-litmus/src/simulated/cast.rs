@@ -23,6 +23,10 @@ pub struct Copy {
     pub players: Vec<usize>,
     /// How long each thread waits after all have met, in nanoseconds.
     pub delays: Vec<u64>,
+    /// How long a thread waits at most between two of its steps, in nanoseconds; 0: not at all.
+    pub pause: u64,
+    /// For how long each of these pauses is.
+    pub dice: Rng,
     /// Who sets the variables before and reads them afterwards.
     pub keeper: usize,
     /// Whether variables that begin as zero are set, too.
@@ -114,6 +118,8 @@ impl Cast {
                 places,
                 players: order[..threads].to_vec(),
                 delays: delays(threads, random),
+                pause: pause(random),
+                dice: random.fork(),
                 keeper: random.usize(..players),
                 sets_zeros: random.bool(),
             });
@@ -173,6 +179,16 @@ fn touches(places: &[Place], players: usize, random: &mut Rng) -> Vec<(usize, Pl
     }
     random.shuffle(&mut touches);
     touches
+}
+
+/// For half of the copies none: what is seen depends on how steps of threads follow each other closely, and on what
+/// happens between those that do not.
+fn pause(random: &mut Rng) -> u64 {
+    if random.bool() {
+        0
+    } else {
+        1 << random.u32(LONGEST_DELAY)
+    }
 }
 
 /// One for each thread; for a quarter of the threads none.
