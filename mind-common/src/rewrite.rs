@@ -91,7 +91,7 @@ mod tests {
         addr::{Region, Va, WINDOW_BASE},
         directory::{Supply, Target},
         serial::Episode,
-        wire::{Ceth, Invalidation, Message},
+        wire::{Ceth, Invalidation, Message, message},
     };
     use proptest::prelude::*;
     use std::vec::Vec;
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(sent[1].1, None, "one that is gone gets none");
         let copy = sent[2].1.expect("a copy for blade 7");
         let bytes = zerocopy::IntoBytes::as_bytes(&copy);
-        let (envelope, message) = Message::parse(bytes).expect("a message that blades get");
+        let (envelope, message) = message::parse(bytes).expect("a message that blades get");
         assert_eq!(
             (envelope.qp, envelope.seq),
             (connection(7, 9).to_qp(), Seq::new(50))

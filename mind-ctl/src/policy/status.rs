@@ -1,7 +1,9 @@
 //! What operators see of the books.
 
 use mind_api::message::BladeKind;
-use mind_api::operator::{AccessRange, BladeStatus, DomainStatus, LossStatus, Status, VmaStatus};
+use mind_api::operator::{
+    AccessRange, BladeStatus, CopyStatus, DomainStatus, LossStatus, Status, VmaStatus,
+};
 use mind_common::addr::Va;
 
 use super::{PAGE, Policy};
@@ -9,7 +11,7 @@ use crate::protect::Class;
 use crate::registry::{Domain, Vma};
 
 impl Policy {
-    /// What there is, for operators; but for the ports, which are the data plane's.
+    /// What there is, for operators; but for the ports and the copies, which are the data plane's.
     pub fn status(&self) -> Status {
         let blades = [BladeKind::Compute, BladeKind::Memory]
             .into_iter()
@@ -51,6 +53,7 @@ impl Policy {
             slots_used: self.directory.used(),
             slots: self.directory.capacity(),
             ports: Vec::new(),
+            copied: CopyStatus::default(),
         }
     }
 }

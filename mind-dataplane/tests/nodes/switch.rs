@@ -11,7 +11,10 @@ use mind_common::{
         Port as PortEntry, Slot as SlotEntry, Translation,
     },
     verdict::Verdict,
-    wire::{Message, OUTER_LEN, SHORT_REQUEST_LEN, message::Envelope},
+    wire::{
+        OUTER_LEN, SHORT_REQUEST_LEN,
+        message::{self, Envelope},
+    },
 };
 use mind_dataplane::{
     Copies, MemoryLimits, Responder, Switch, SwitchLimits,
@@ -488,7 +491,7 @@ impl Pair {
     fn handed_over(&mut self, place: &str, passed: &Packet<Bytes>) {
         let mut sent = Vec::new();
         let taken = self.copies.take(|address, payload| {
-            let (envelope, message) = Message::parse(payload).expect("a message that blades get");
+            let (envelope, message) = message::parse(payload).expect("a message that blades get");
             let copy = Packet::parsed(envelope, &message, |page| Bytes(Rc::new(*page)));
             sent.push((address, copy));
         });

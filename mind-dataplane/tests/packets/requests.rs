@@ -6,7 +6,10 @@ use mind_common::{
     id::{BladeSet, DomainId},
     serial::{Episode, Seq},
     verdict::Verdict,
-    wire::{Ceth, Invalidation, Message, Opcode, Refusal, Syndrome, message::PageRequest},
+    wire::{
+        Ceth, Invalidation, Message, Opcode, Refusal, Syndrome,
+        message::{self, PageRequest},
+    },
 };
 use mind_dataplane::Taken;
 use zerocopy::FromBytes as _;
@@ -390,7 +393,7 @@ fn several_are_handed_over_where_the_port_says_so(world: &mut World) {
     assert_eq!((taken.packets, taken.copies, taken.missing), (1, 2, 1));
     for ((address, payload), number) in sent.into_iter().zip([1, 3]) {
         assert_eq!(address, compute(number).ipv4);
-        let (envelope, message) = Message::parse(&payload).expect("a message that blades get");
+        let (envelope, message) = message::parse(&payload).expect("a message that blades get");
         assert_eq!((envelope.qp, envelope.seq), (qp(number), Seq::new(50)));
         let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
         assert_eq!(message, Message::Invalidate(expected));
@@ -402,17 +405,16 @@ fn what_the_controller_does_not_take_is_dropped(world: &mut World) {
     /// More than the ring has room for.
     const MANY: usize = 6_000;
     let mut copies = world.hand_over(0);
-    let mut handed_over = 0;
-    for _ in 0..MANY {
+    for handed_over in 0..MANY {
         world.set_word(State::Shared, [1, 2]);
         let run = world.send(0, &acquire(0, PAGE));
         if run.verdict == Verdict::HandOverFull {
-            assert_eq!(copies.take(|_, _| {}).packets, handed_over);
+            assert_eq!(copies.take(|_, _| {}).packets, handed_over as u64);
             world.set_word(State::Shared, [1, 2]);
-            return world.send(0, &acquire(0, PAGE)).met(Verdict::HandedOver);
+            world.send(0, &acquire(0, PAGE)).met(Verdict::HandedOver);
+            return;
         }
         run.met(Verdict::HandedOver);
-        handed_over += 1;
     }
     panic!("{MANY} packets are taken over");
 }
