@@ -132,17 +132,19 @@ impl Passage<'_> {
                 action: xdp_action::XDP_PASS,
             })
         } else if self.port.hands_over() {
-            let packet = HandedOver {
+            // Written in place: on the stack, parts of it would not be aligned as the verifier wants them.
+            let mut entry = maps::HANDED_OVER
+                .reserve::<HandedOver>(0)
+                .ok_or(stop!(HandOverFull))?;
+            entry.write(HandedOver {
                 bth: rewrite::pass_up(&self.frame.bth, seq),
                 ceth,
-            };
-            match maps::HANDED_OVER.output::<HandedOver>(&packet, 0) {
-                Ok(()) => Ok(Decision {
-                    verdict: Verdict::HandedOver,
-                    action: xdp_action::XDP_DROP,
-                }),
-                Err(_) => Err(stop!(HandOverFull)),
-            }
+            });
+            entry.submit(0);
+            Ok(Decision {
+                verdict: Verdict::HandedOver,
+                action: xdp_action::XDP_DROP,
+            })
         } else {
             // Nobody would take the packet up but the bridge, which would flood it.
             Err(stop!(NoFanOut))
