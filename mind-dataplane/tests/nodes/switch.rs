@@ -275,7 +275,7 @@ impl Pair {
             Some(Port::Compute(connection)) => PortEntry::compute(connection),
             Some(Port::Memory) => PortEntry::memory(number % BLADES),
         };
-        let flags = match self.random.u8(..8) {
+        let flags = match self.random.u8(..4) {
             0 => 0,
             1 => PORT_HANDS_OVER,
             2 => PORT_FANS_OUT | PORT_HANDS_OVER,
