@@ -224,6 +224,32 @@ pub enum Request {
     Check,
 }
 
+impl Request {
+    /// Its name, as in its JSON.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Register(_) => "register",
+            Self::EnterProcess { .. } => "enter_process",
+            Self::ExitProcess { .. } => "exit_process",
+            Self::Map { .. } => "map",
+            Self::Unmap { .. } => "unmap",
+            Self::Protect { .. } => "protect",
+            Self::OpenArea { .. } => "open_area",
+            Self::UnlinkArea { .. } => "unlink_area",
+            Self::Sync { .. } => "sync",
+            Self::Appeal { .. } => "appeal",
+            Self::ReportLoss { .. } => "report_loss",
+            Self::ChangeRegion { .. } => "change_region",
+            Self::Status => "status",
+            Self::AwaitBlades => "await_blades",
+            Self::ListVmas { .. } => "list_vmas",
+            Self::ListRegions { .. } => "list_regions",
+            Self::ListCaches => "list_caches",
+            Self::Check => "check",
+        }
+    }
+}
+
 /// The controller's answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]

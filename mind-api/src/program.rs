@@ -136,8 +136,23 @@ pub struct Mapping {
     pub length: u64,
 }
 
+/// Upper bounds of the buckets that faults are sorted into by how long they took, in nanoseconds: 1 us to 10 s.
+pub const BUCKETS_NS: [u64; 43] = {
+    const STEPS: [u64; 6] = [1_000, 1_500, 2_000, 3_000, 5_000, 7_000];
+    let mut bounds = [0; 43];
+    let (mut index, mut decade) = (0, 1);
+    while index < bounds.len() {
+        bounds[index] = STEPS[index % STEPS.len()] * decade;
+        index += 1;
+        if index % STEPS.len() == 0 {
+            decade *= 10;
+        }
+    }
+    bounds
+};
+
 /// Faults that took one way through the directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathReport {
     /// The way, as `I->S`.
     pub path: String,
@@ -147,6 +162,13 @@ pub struct PathReport {
     pub p50_ns: u64,
     /// 99 in 100 took less.
     pub p99_ns: u64,
+    /// All of them together, in nanoseconds.
+    #[serde(default)]
+    pub sum_ns: u64,
+    /// Those in each bucket of [`BUCKETS_NS`]: not above its bound, above the one before. Those above all bounds are in
+    /// none.
+    #[serde(default)]
+    pub buckets: Vec<u64>,
 }
 
 /// What a compute blade's agent counted since it began, and how things are now.

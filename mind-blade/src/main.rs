@@ -6,11 +6,12 @@ mod controller;
 mod interface;
 mod memory;
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use mind_cli::manual;
+use mind_metrics::{Families, page};
 
 /// The agent of a compute blade or a memory blade. It runs until SIGTERM.
 #[derive(Parser)]
@@ -44,6 +45,29 @@ struct Common {
     /// The controller, as address and port.
     #[arg(long, value_name = "ADDRESS:PORT", env = "MIND_CONTROLLER")]
     controller: std::net::SocketAddrV4,
+    /// Where to show metrics to Prometheus, over HTTP; by default nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "MIND_METRICS")]
+    metrics: Option<SocketAddr>,
+}
+
+impl Common {
+    /// Shows what `gather` finds, if it is asked for.
+    async fn show_metrics<G, F>(&self, gather: G) -> Result<()>
+    where
+        G: Fn() -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Families> + Send + 'static,
+    {
+        let Some(address) = self.metrics else {
+            return Ok(());
+        };
+        let listener = page::listen(address).await?;
+        tokio::spawn(async move {
+            if let Err(error) = page::serve(listener, gather).await {
+                tracing::error!(%error, "metrics are not shown any more");
+            }
+        });
+        Ok(())
+    }
 }
 
 fn host_name() -> String {

@@ -1,15 +1,16 @@
 //! The agent of a memory blade: allocates the pages, loads the program that serves them, and
 //! zeroes them when the controller gives them to somebody. The data path is the program's alone.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use mind_api::{
     Command, Errno, Failure,
     message::{BladeKind, Identity, Report},
 };
-use mind_common::{addr::PAGE_SIZE, id::Connection};
-use mind_dataplane::{MemoryLimits, Responder, Store, attach};
+use mind_common::{addr::PAGE_SIZE, id::Connection, verdict::Verdict};
+use mind_dataplane::{MemoryLimits, Responder, Store, Tally, attach};
+use mind_metrics::Families;
 
 use crate::{Common, controller};
 
@@ -69,6 +70,16 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     };
     responder.pin(&args.pin)?;
     attach::attach_responder(&mut responder, &args.common.interface, &args.pin)?;
+    let ifindex = attach::index_of(&args.common.interface)?;
+    let responder = Arc::new(responder);
+    let (shown, name) = (Arc::clone(&responder), args.common.name.clone());
+    args.common
+        .show_metrics(move || {
+            let tally = shown.tally(ifindex);
+            let tally = tally.inspect_err(|error| tracing::warn!(%error, "packets are not shown"));
+            std::future::ready(families(&name, args.size, tally.ok().as_ref()))
+        })
+        .await?;
     tracing::info!(
         number = registered.number,
         incarnation = registered.incarnation,
@@ -105,6 +116,25 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             }
         }
     }
+}
+
+/// What Prometheus is told.
+fn families(blade: &str, bytes: u64, tally: Option<&Tally>) -> Families {
+    let mut families = Families::with_label("blade", blade);
+    families
+        .gauge("mind_offered_bytes", "Memory that the blade offers.")
+        .add(&[], bytes as f64);
+    let mut packets = families.counter(
+        "mind_responder_packets_total",
+        "Packets that came in at a memory blade, by what became of them.",
+    );
+    // Those that were not met, too: a rate begins with the first.
+    for verdict in Verdict::ALL {
+        let labels = [("verdict", verdict.name()), ("kind", verdict.kind().name())];
+        let count = tally.map_or(0, |tally| tally.of_verdict(verdict));
+        packets.add(&labels, count as f64);
+    }
+    families
 }
 
 fn carry_out(store: &Store, identity: Identity, command: &Command) -> Result<Report, Failure> {

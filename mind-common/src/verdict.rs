@@ -22,6 +22,20 @@ pub enum Kind {
     Dropped,
 }
 
+impl Kind {
+    /// Its name in metrics and on the command line; all refusals have one.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Forwarded => "forwarded",
+            Self::Answered => "answered",
+            Self::Refused(_) => "refused",
+            Self::Consumed => "consumed",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
 /// Declares the verdicts: their numbers follow from their order.
 macro_rules! verdicts {
     ($($(#[doc = $doc:literal])+ $variant:ident: $name:literal, $kind:expr;)+) => {

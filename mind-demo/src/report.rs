@@ -319,6 +319,7 @@ pub(crate) mod tests {
             count,
             p50_ns,
             p99_ns,
+            ..PathReport::default()
         };
         let part = |blade: &str| Part {
             blade: blade.to_owned(),

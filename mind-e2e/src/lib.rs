@@ -5,12 +5,14 @@
 //! * [`program`]: a program on one of its blades; what it does is in `src/program`,
 //! * [`domain`]: a protection domain and the programs in it,
 //! * [`area`]: shared memory as such programs see it,
+//! * [`companion`]: programs of others that look at the system,
 //! * [`suite`]: tests that share a testbed, one after the other.
 //!
 //! The daemons are those of the same build (`cargo xtask build`).
 
 pub mod area;
 pub mod bed;
+pub mod companion;
 pub mod domain;
 pub mod operator;
 pub mod program;

@@ -31,6 +31,9 @@ pub const PREFIX_LENGTH: u8 = 16;
 /// The controller's TCP port.
 pub const CONTROLLER_PORT: u16 = 4790;
 
+/// The TCP port at which the controller and each agent show metrics, at their own addresses.
+const METRICS_PORT: u16 = 9790;
+
 /// The first two bytes of all addresses; 198.18.0.0/15 is for such networks (RFC 2544).
 const NETWORK: [u8; 2] = [198, 18];
 
@@ -125,6 +128,11 @@ pub struct Blade {
 }
 
 impl Blade {
+    /// Where its agent shows metrics.
+    pub fn metrics(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.address, METRICS_PORT)
+    }
+
     fn new(kind: Kind, number: u8) -> Self {
         let name = format!("{}{number}", kind.letter());
         Self {
@@ -176,6 +184,11 @@ impl Plan {
     /// The switch's address, the controller's and that to which compute blades send their requests.
     pub fn switch_address() -> Ipv4Addr {
         Ipv4Addr::new(NETWORK[0], NETWORK[1], 0, 1)
+    }
+
+    /// Where the controller shows metrics.
+    pub fn controller_metrics() -> SocketAddrV4 {
+        SocketAddrV4::new(Self::switch_address(), METRICS_PORT)
     }
 
     /// The switch's Ethernet address, that of its bridge.

@@ -68,6 +68,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
         "serve".to_owned(),
         format!("--listen={controller}"),
         format!("--pin={}", paths::pins(SWITCH).display()),
+        format!("--metrics={}", Plan::controller_metrics()),
     ];
     command.extend(
         plan.blades
@@ -111,6 +112,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
             format!("--name={}", blade.name),
             format!("--interface={INTERFACE}"),
             format!("--controller={controller}"),
+            format!("--metrics={}", blade.metrics()),
         ];
         command.extend(own);
         Service {

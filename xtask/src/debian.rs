@@ -130,7 +130,7 @@ fn removed(plan: &str) -> impl Iterator<Item = &str> {
 
 const NO_REMOVE: &str = "--no-remove";
 
-fn apt_get() -> Command {
+pub(crate) fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command
         .env("DEBIAN_FRONTEND", "noninteractive")

@@ -4,6 +4,7 @@
 mod bench;
 mod bpf_linker;
 mod build;
+mod companions;
 mod debian;
 mod demo;
 mod launch;

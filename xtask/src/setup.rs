@@ -174,7 +174,7 @@ fn is_root() -> Result<bool> {
     Ok(metadata.uid() == 0)
 }
 
-fn lock() -> Result<File> {
+pub(crate) fn lock() -> Result<File> {
     let folder = workspace::target();
     fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;

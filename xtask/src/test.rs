@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
+use crate::companions;
 use crate::object;
 use crate::process;
 use crate::setup;
@@ -20,6 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let tools = setup::ensure()?;
     object::build(&tools)?;
+    let companions = companions::ensure()?;
 
     // The daemons, which the end-to-end tests expect beside them.
     let mut cargo = object::host_cargo();
@@ -27,7 +29,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     process::run(&mut cargo)?;
 
     let mut cargo = object::host_cargo();
-    cargo.args(["test", "--workspace", "--exclude", "mind-ebpf"]);
+    cargo
+        .args(["test", "--workspace", "--exclude", "mind-ebpf"])
+        .env(companions::VARIABLE, companions);
     if !args.args.is_empty() {
         cargo.arg("--").args(&args.args);
     }

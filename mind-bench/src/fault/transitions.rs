@@ -242,8 +242,7 @@ mod tests {
         let report = |&(path, count): &(&str, u64)| PathReport {
             path: path.to_owned(),
             count,
-            p50_ns: 0,
-            p99_ns: 0,
+            ..PathReport::default()
         };
         counts.iter().map(report).collect()
     }

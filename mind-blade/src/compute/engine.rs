@@ -111,6 +111,13 @@ impl Handle {
             let _ = rustix::io::write(&self.wake_up, &1u64.to_ne_bytes());
         }
     }
+
+    /// What the engine counted, and how things are; `None` if it has ended.
+    pub(crate) async fn report(&self) -> Option<BladeReport> {
+        let (to, report) = tokio::sync::oneshot::channel();
+        self.send(Command::Report { to });
+        report.await.ok()
+    }
 }
 
 /// What the engine needs to begin.

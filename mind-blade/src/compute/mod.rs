@@ -2,12 +2,13 @@
 //!
 //! * [`engine`] is the thread that works on faults and datagrams; all of the cache is its own,
 //! * [`programs`] is what it knows of programs, [`datagrams`] its socket, [`wakefulness`] its grip
-//!   on the processors, [`statistics`] what it measures,
+//!   on the processors, [`statistics`] what it measures, [`metrics`] how Prometheus is told,
 //! * [`server`] talks to programs: it lets them in and passes their calls on to the controller.
 
 mod alarm;
 mod datagrams;
 mod engine;
+mod metrics;
 mod outbox;
 mod programs;
 mod server;
@@ -88,6 +89,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         tokio::runtime::Handle::current(),
     ));
     server::start(Arc::clone(&server), listener)?;
+    let (shown, name) = (engine.clone(), args.common.name.clone());
+    args.common
+        .show_metrics(move || {
+            let (engine, name) = (shown.clone(), name.clone());
+            async move { metrics::families(&name, engine.report().await.as_ref()) }
+        })
+        .await?;
     tracing::info!(
         number = registered.number,
         incarnation = registered.incarnation,
@@ -176,14 +184,11 @@ async fn carry_out(
             processes: server.processes(),
             ..identity
         })),
-        Command::CountCache => {
-            let (to, answer) = tokio::sync::oneshot::channel();
-            engine.send(engine::Command::Report { to });
-            answer
-                .await
-                .map(|report| Report::Cache(Box::new(report)))
-                .map_err(ending)
-        }
+        Command::CountCache => engine
+            .report()
+            .await
+            .map(|report| Report::Cache(Box::new(report)))
+            .ok_or_else(|| Failure::new(Errno::EIO, "the blade is ending")),
         Command::FlushRange { va, length } => {
             let (done, answer) = tokio::sync::oneshot::channel();
             let range = va..va.saturating_add(length);

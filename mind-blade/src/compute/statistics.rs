@@ -1,7 +1,7 @@
 //! How long faults took, by the way they took through the directory.
 
 use hdrhistogram::Histogram;
-use mind_api::program::PathReport;
+use mind_api::program::{BUCKETS_NS, PathReport};
 use mind_common::directory::Path;
 
 /// Longest time told apart from longer ones: a minute, in nanoseconds.
@@ -14,6 +14,8 @@ const DIGITS: u8 = 2;
 pub(crate) struct Statistics {
     /// Times in nanoseconds, in the order of [`Path::ALL`].
     paths: [Histogram<u64>; Path::ALL.len()],
+    /// Their sums.
+    sums: [u64; Path::ALL.len()],
     /// Datagrams that were no messages.
     pub(crate) malformed: u64,
     /// Datagrams with a page that nobody waited for.
@@ -26,6 +28,7 @@ impl Statistics {
             .expect("the bounds are ordered and the digits few");
         Self {
             paths: std::array::from_fn(|_| histogram.clone()),
+            sums: [0; Path::ALL.len()],
             malformed: 0,
             unwanted: 0,
         }
@@ -34,6 +37,7 @@ impl Statistics {
     pub(super) fn served(&mut self, path: Option<Path>, nanos: u64) {
         if let Some(path) = path {
             self.paths[path as usize].saturating_record(nanos.max(1));
+            self.sums[path as usize] += nanos;
         }
     }
 
@@ -46,8 +50,47 @@ impl Statistics {
                 count: histogram.len(),
                 p50_ns: histogram.value_at_quantile(0.5),
                 p99_ns: histogram.value_at_quantile(0.99),
+                sum_ns: self.sums[path as usize],
+                buckets: buckets(histogram),
             }
         };
         Path::ALL.into_iter().map(of).collect()
+    }
+}
+
+/// How many there are in each of [`BUCKETS_NS`], as exactly as the histogram knows.
+fn buckets(histogram: &Histogram<u64>) -> Vec<u64> {
+    let mut counts = vec![0; BUCKETS_NS.len()];
+    for step in histogram.iter_recorded() {
+        let bucket = BUCKETS_NS.partition_point(|bound| *bound < step.value_iterated_to());
+        if let Some(count) = counts.get_mut(bucket) {
+            *count += step.count_since_last_iteration();
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_is_in_the_bucket_of_its_time() {
+        let mut statistics = Statistics::new();
+        let path = Path::ALL[0];
+        for nanos in [900, 1_200, 1_400, 40_000, 20_000_000_000] {
+            statistics.served(Some(path), nanos);
+        }
+        let report = statistics.paths().remove(0);
+        assert_eq!(report.count, 5);
+        assert_eq!(report.sum_ns, 20_000_043_500);
+        let of = |bound| BUCKETS_NS.iter().position(|other| *other == bound).unwrap();
+        let mut expected = vec![0; BUCKETS_NS.len()];
+        expected[of(1_000)] = 1;
+        expected[of(1_500)] = 2;
+        expected[of(50_000)] = 1;
+        assert_eq!(report.buckets, expected, "the slowest is above all bounds");
+        assert!(BUCKETS_NS.is_sorted());
+        assert_eq!(BUCKETS_NS.last(), Some(&10_000_000_000));
     }
 }

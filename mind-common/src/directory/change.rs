@@ -37,6 +37,26 @@ pub enum Change {
 }
 
 impl Change {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Reset,
+        Self::Free,
+        Self::Split,
+        Self::Merge,
+        Self::Mourn,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Free => "free",
+            Self::Split => "split",
+            Self::Merge => "merge",
+            Self::Mourn => "mourn",
+        }
+    }
+
     /// Whether it takes two slots.
     pub const fn is_of_two(self) -> bool {
         matches!(self, Self::Split | Self::Merge)

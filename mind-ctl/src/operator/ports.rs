@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use mind_api::operator::PortStatus;
-use mind_common::verdict::{Kind, Verdict};
+use mind_common::verdict::Verdict;
 
 use super::{Common, lines, table};
 
@@ -41,18 +41,6 @@ pub(crate) async fn run_counters(args: &CounterArgs) -> Result<()> {
     args.common.print(&ports, |ports| counters(ports))
 }
 
-/// What the network sees of a verdict, in a word.
-fn class(verdict: Verdict) -> &'static str {
-    match verdict.kind() {
-        Kind::Passed => "passed",
-        Kind::Forwarded => "forwarded",
-        Kind::Answered => "answered",
-        Kind::Refused(_) => "refused",
-        Kind::Consumed => "consumed",
-        Kind::Dropped => "dropped",
-    }
-}
-
 /// Packets by what the network sees of them.
 pub(super) fn summary(ports: &[PortStatus]) -> Table {
     const CLASSES: [&str; 6] = [
@@ -82,7 +70,7 @@ pub(super) fn summary(ports: &[PortStatus]) -> Table {
         let of_class = CLASSES.map(|wanted| {
             let verdicts = Verdict::ALL
                 .into_iter()
-                .filter(|verdict| class(*verdict) == wanted);
+                .filter(|verdict| verdict.kind().name() == wanted);
             let packets = verdicts.filter_map(|verdict| port.packets.get(verdict.name()));
             packets.sum::<u64>().to_string()
         });
@@ -110,7 +98,9 @@ fn counters(ports: &[PortStatus]) -> String {
                 port.interface.clone(),
                 port.blade.clone().unwrap_or_default(),
                 name.clone(),
-                verdict.map_or("", class).to_owned(),
+                verdict
+                    .map_or("", |verdict| verdict.kind().name())
+                    .to_owned(),
                 packets.to_string(),
             ]);
         }

@@ -4,6 +4,7 @@
 //! * [`session`] is a connection of a blade, a program's agent or an operator, [`door`] where operators come in,
 //! * [`agent`] is how a blade's agent is told what to do,
 //! * [`copier`] copies invalidations where the switch does not,
+//! * [`metrics`] is what Prometheus is told,
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
@@ -13,10 +14,11 @@ mod core;
 mod door;
 mod fdb;
 mod host;
+mod metrics;
 mod session;
 
 use std::{
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,16 +31,19 @@ use mind_api::{
 };
 use mind_common::wire;
 use mind_dataplane::{Switch, SwitchLimits, attach};
+use mind_metrics::page;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::Mutex,
+    task::JoinSet,
 };
 
 use self::{
     core::Core,
     door::Door,
     host::{Host, plan::Cidr},
+    metrics::Events,
 };
 
 /// The controller's TCP port where nobody says another.
@@ -82,6 +87,9 @@ pub(crate) struct Args {
     /// where TC cannot. A port at which TC is refused is left to the controller in any case.
     #[arg(long, value_enum, default_value_t = FanOut::Switch)]
     fan_out: FanOut,
+    /// Where to show metrics to Prometheus, over HTTP; by default nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "MIND_METRICS")]
+    metrics: Option<SocketAddr>,
     /// Directory slots: regions, of 16 KiB at first, that can be mapped at a time.
     #[arg(long, default_value_t = 262_144)]
     slots: u32,
@@ -207,8 +215,17 @@ async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
     let door = Door::open(&args.socket)?;
     let (_plane, switch) = DataPlane::load(args, *listen.ip())?;
     let copied = copier::start(switch.open_copies()?, *listen.ip())?;
-    let core = Core::new(switch, args, *listen.ip(), copied)?;
+    let events = Arc::new(Events::new().context("cannot count events")?);
+    let core = Core::new(switch, args, *listen.ip(), copied, Arc::clone(&events))?;
     let core = Arc::new(Mutex::new(core));
+    let shown = match args.metrics {
+        Some(address) => Some(page::listen(address).await?),
+        None => None,
+    };
+    let mut tasks = JoinSet::new();
+    if let Some(listener) = shown {
+        tasks.spawn(show(listener, Arc::clone(&core), events));
+    }
     tracing::info!(%listen, ports = args.ports.join(", "), "ready");
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started the controller that it is ready")?;
@@ -228,5 +245,19 @@ async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
         if let Err(error) = accepted {
             tracing::warn!(%error, "a connection was not accepted");
         }
+    }
+}
+
+/// Shows metrics until it is dropped.
+async fn show(listener: TcpListener, core: Arc<Mutex<Core>>, events: Arc<Events>) {
+    let gather = move || {
+        let (core, events) = (Arc::clone(&core), Arc::clone(&events));
+        async move {
+            let status = core.lock().await.status();
+            metrics::families(&status, &events)
+        }
+    };
+    if let Err(error) = page::serve(listener, gather).await {
+        tracing::error!(%error, "metrics are not shown any more");
     }
 }

@@ -1,6 +1,6 @@
 //! A connection: greets, takes requests, passes commands on and their answers back.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use mind_api::{
@@ -91,7 +91,10 @@ where
             }
         }
     });
-    let is_complete = core.lock().await.is_complete();
+    let (is_complete, events) = {
+        let core = core.lock().await;
+        (core.is_complete(), core.events())
+    };
     while let Some(Ok(bytes)) = stream.next().await {
         match decode(&bytes) {
             Ok(Frame::Request {
@@ -103,9 +106,11 @@ where
             Ok(Frame::Request { id, body }) => {
                 // Not here: what is asked may wait for a command's answer on this connection.
                 let (core, session) = (Arc::clone(&core), Arc::clone(&session));
-                let outgoing = outgoing.clone();
+                let (outgoing, events) = (outgoing.clone(), Arc::clone(&events));
+                let (name, asked) = (body.name(), Instant::now());
                 tokio::spawn(async move {
                     let body = core.lock().await.request(&session, body).await;
+                    events.answered(name, body.is_ok(), asked.elapsed());
                     if let Err(failure) = &body {
                         tracing::debug!(%failure, "refused");
                     }

@@ -207,6 +207,7 @@ impl Core {
                 self.bury().await;
             }
             BladeKind::Memory => {
+                self.events.lost(kind);
                 self.policy.disconnect(kind, number, incarnation);
                 self.agents.remove(&(kind, number));
                 if let Err(error) = self.switch.set_memory(number, Peer::default()) {
@@ -228,6 +229,7 @@ impl Core {
         if let Some(agent) = self.agents.remove(&key) {
             agent.dismiss();
         }
+        self.events.lost(BladeKind::Compute);
         let known = self.policy.registry().blade(key.0, key.1);
         let name = known.map_or_else(|| blade.to_string(), |blade| blade.name.clone());
         self.policy.disconnect(key.0, key.1, life.incarnation);

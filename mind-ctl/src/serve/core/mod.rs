@@ -38,6 +38,7 @@ use super::{
     Args,
     agent::Agent,
     copier::Copied,
+    metrics::Events,
     session::{Registered, Session},
 };
 use blades::Departed;
@@ -57,6 +58,8 @@ pub(super) struct Core {
     is_complete: watch::Sender<bool>,
     /// What the copier counts.
     copied: Arc<Copied>,
+    /// What Prometheus is told.
+    events: Arc<Events>,
     address: std::net::Ipv4Addr,
     began: Instant,
     /// Compute blades that are gone and not buried yet.
@@ -78,6 +81,7 @@ impl Core {
         args: &Args,
         address: std::net::Ipv4Addr,
         copied: Arc<Copied>,
+        events: Arc<Events>,
     ) -> Result<Self> {
         let directory = switch.directory();
         let slots = u32::try_from(directory.slots() - 1)?;
@@ -92,10 +96,16 @@ impl Core {
             pins: args.pin.clone(),
             is_complete: watch::Sender::new(false),
             copied,
+            events,
             address,
             began: Instant::now(),
             departed: Vec::new(),
         })
+    }
+
+    /// What Prometheus is told.
+    pub(super) fn events(&self) -> Arc<Events> {
+        Arc::clone(&self.events)
     }
 
     /// Does what is asked on a session.

@@ -315,6 +315,7 @@ impl Core {
         let Do::Done(outcome) = run.next else {
             unreachable!("the loop ends when all are done");
         };
+        self.events.changed(change, outcome);
         let is_told = outcome == Outcome::Changed(Loss::Writes) && change != Change::Free;
         if is_told {
             let blade = run.lost_with.as_deref().unwrap_or("a blade that is gone");

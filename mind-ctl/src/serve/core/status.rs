@@ -23,7 +23,7 @@ const MOST_VMAS: usize = 500;
 const MOST_REGIONS: usize = 1_000;
 
 impl Core {
-    pub(super) fn status(&self) -> Status {
+    pub(in crate::serve) fn status(&self) -> Status {
         let mut status = self.policy.status();
         status.copied = self.copied.status();
         for interface in &self.ports {

@@ -1,0 +1,180 @@
+//! What Prometheus is told of a compute blade.
+
+use mind_api::program::{BUCKETS_NS, BladeReport, PathReport};
+use mind_common::addr::PAGE_SIZE;
+use mind_metrics::{Families, Observations};
+
+/// What it is told of the blade with that name, whose engine reports that; it has none if it is ending.
+pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
+    let mut families = Families::with_label("blade", blade);
+    let Some(report) = report else {
+        return families;
+    };
+    let page = PAGE_SIZE as u64;
+    for (name, help, value) in [
+        (
+            "mind_cache_bytes",
+            "Pages that the blade holds.",
+            report.pages * page,
+        ),
+        (
+            "mind_cache_capacity_bytes",
+            "Pages that it may hold at most.",
+            report.capacity * page,
+        ),
+        (
+            "mind_programs",
+            "Programs that are attached.",
+            report.programs,
+        ),
+    ] {
+        families.gauge(name, help).add(&[], value as f64);
+    }
+    families
+        .gauge(
+            "mind_round_trip_seconds",
+            "Smoothed time from a request to its answer.",
+        )
+        .add(&[], seconds(report.round_trip_ns));
+    for (name, help, value) in [
+        ("mind_faults_total", "Faults taken.", report.faults),
+        (
+            "mind_fault_hits_total",
+            "Faults that found the page here, and needed no request.",
+            report.hits,
+        ),
+        (
+            "mind_starved_faults_total",
+            "Faults that waited for room in the cache.",
+            report.starved,
+        ),
+        (
+            "mind_page_requests_total",
+            "READ, ACQUIRE and UPGRADE requests begun.",
+            report.requests,
+        ),
+        (
+            "mind_timeouts_total",
+            "Requests sent again because no answer came in time.",
+            report.timeouts,
+        ),
+        (
+            "mind_busy_answers_total",
+            "Requests that were told that the region is busy.",
+            report.busy,
+        ),
+        (
+            "mind_appeals_total",
+            "Requests of which the controller was told that they do not complete.",
+            report.appeals,
+        ),
+        (
+            "mind_expired_requests_total",
+            "Requests given up because of the deadline.",
+            report.expired,
+        ),
+        (
+            "mind_write_backs_total",
+            "Pages written back to memory.",
+            report.write_backs,
+        ),
+        (
+            "mind_evictions_total",
+            "Pages that went to make room.",
+            report.evictions,
+        ),
+        (
+            "mind_invalidations_total",
+            "Invalidations answered.",
+            report.invalidations,
+        ),
+        (
+            "mind_false_invalidations_total",
+            "Pages dropped by an invalidation though nobody had asked for them.",
+            report.false_invalidations,
+        ),
+        (
+            "mind_lost_pages_total",
+            "Pages whose last writes are gone.",
+            report.lost,
+        ),
+        (
+            "mind_ignored_datagrams_total",
+            "Datagrams that answered nothing any more.",
+            report.ignored,
+        ),
+        (
+            "mind_malformed_datagrams_total",
+            "Datagrams that were no messages.",
+            report.malformed,
+        ),
+        (
+            "mind_unsent_datagrams_total",
+            "Datagrams that the kernel did not take.",
+            report.unsent,
+        ),
+    ] {
+        families.counter(name, help).add(&[], value as f64);
+    }
+    let mut times = families.histogram(
+        "mind_fault_seconds",
+        "From a fault to its page, by the transition that it was in the directory.",
+    );
+    for path in &report.paths {
+        times.observe(&[("transition", &path.path)], &observations(path));
+    }
+    families
+}
+
+fn observations(path: &PathReport) -> Observations {
+    let mut sum = 0;
+    let cumulative = path.buckets.iter().map(|count| {
+        sum += count;
+        sum
+    });
+    Observations {
+        count: path.count,
+        sum: seconds(path.sum_ns),
+        buckets: BUCKETS_NS
+            .into_iter()
+            .map(seconds)
+            .zip(cumulative)
+            .collect(),
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulative_and_in_seconds() {
+        let path = PathReport {
+            path: "I->S".to_owned(),
+            count: 7,
+            sum_ns: 1_500_000_000,
+            buckets: vec![1, 0, 4],
+            ..PathReport::default()
+        };
+        let observed = observations(&path);
+        assert_eq!(observed.buckets, [(1e-6, 1), (1.5e-6, 1), (2e-6, 5)]);
+        assert_eq!((observed.count, observed.sum), (7, 1.5));
+    }
+
+    #[test]
+    fn a_blade_without_programs_has_figures() {
+        let report = BladeReport {
+            capacity: 4,
+            ..BladeReport::default()
+        };
+        let families = families("c0", Some(&report)).into_families();
+        let of = |name: &str| families.iter().find(|family| family.name() == name);
+        let capacity = of("mind_cache_capacity_bytes").expect("it is shown");
+        assert_eq!(capacity.get_metric()[0].get_gauge().get_value(), 16_384.0);
+        assert!(of("mind_faults_total").is_some());
+    }
+}
