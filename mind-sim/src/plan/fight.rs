@@ -41,11 +41,11 @@ impl Kind {
     /// Of sixteen dice.
     const fn of(roll: u8) -> Self {
         match roll {
-            0..5 => Self::Protection,
-            5..8 => Self::Changes,
-            8..12 => Self::Losses,
-            12 | 13 => Self::Room,
-            14 => Self::Echoes,
+            0..4 => Self::Protection,
+            4..7 => Self::Changes,
+            7..10 => Self::Losses,
+            10..13 => Self::Room,
+            13 | 14 => Self::Echoes,
             _ => Self::Silence,
         }
     }
