@@ -32,7 +32,7 @@ const fn complete(name: &'static str, setting: Setting, budget: Budget) -> Named
 }
 
 /// Enough for gigabytes not to be needed, and for minutes.
-const CUT: usize = 8_000_000;
+const CUT: usize = 12_000_000;
 
 const fn cut(name: &'static str, setting: Setting, budget: Budget) -> Named {
     Named {
