@@ -55,44 +55,43 @@ fn key(flight: &Flight) -> u64 {
     hasher.finish()
 }
 
+/// Whether nobody will do anything about a packet when it arrives.
+pub(crate) fn is_noise(world: &World, flight: &Flight) -> bool {
+    let packet = &flight.packet;
+    let slots = world.switch.slots();
+    match (flight.way, &packet.body) {
+        (Way::To(Node::Compute(to)), body) => {
+            let Some(Some(host)) = world.hosts.get(usize::from(to.get())) else {
+                return true;
+            };
+            let seq = packet.envelope.seq;
+            // A blade passes by what answers no request of its own, and waits for no number twice.
+            host.blade.connection().to_qp() != packet.envelope.qp
+                || !matches!(body, Body::Invalidate(_))
+                    && !host.blade.knows(seq)
+                    && host.operation.is_none_or(|it| it.seq != seq)
+        }
+        (Way::From(_), Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. })
+            if slots.len() == 1 =>
+        {
+            // Episodes of a slot never come back.
+            let word = slots[0].word;
+            !word.state().is_busy() || word.episode() != invalidation.episode
+        }
+        _ => false,
+    }
+}
+
 fn forget(world: &mut World) {
     for host in world.hosts.iter_mut().flatten() {
         host.blade.forget();
     }
-    let is_single = world.switch.slots().len() == 1;
+    let mut network = std::mem::take(&mut world.network);
+    network.retain(|flight| !is_noise(world, flight));
+    world.network = network;
     let World {
-        network,
-        hosts,
-        switch,
-        ..
+        network, switch, ..
     } = world;
-    network.retain(|flight| {
-        let packet = &flight.packet;
-        match (flight.way, packet.body) {
-            (Way::To(Node::Compute(to)), body) => {
-                let Some(Some(host)) = hosts.get(usize::from(to.get())) else {
-                    return false;
-                };
-                // A blade passes by what answers no request of its own, and waits for no number
-                // twice.
-                host.blade.connection().to_qp() == packet.envelope.qp
-                    && (matches!(body, Body::Invalidate(_))
-                        || host.blade.knows(packet.envelope.seq)
-                        || host
-                            .operation
-                            .is_some_and(|it| it.seq == packet.envelope.seq))
-            }
-            (
-                Way::From(_),
-                Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. },
-            ) if is_single => {
-                // Episodes of a slot never come back.
-                let word = switch.slots()[0].word;
-                word.state().is_busy() && word.episode() == invalidation.episode
-            }
-            _ => true,
-        }
-    });
     for flight in &mut *network {
         let packet = &mut flight.packet;
         let is_answer = matches!(flight.way, Way::To(Node::Compute(_)));

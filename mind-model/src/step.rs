@@ -23,10 +23,16 @@ use crate::{
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
 pub fn step(before: &World, action: &Action) -> Option<World> {
-    let mut world = before.clone();
-    world.act(action);
+    let mut world = raw(before, action);
     canonical(&mut world);
     (world != *before).then_some(world)
+}
+
+/// The state after `action`, as it comes.
+pub fn raw(before: &World, action: &Action) -> World {
+    let mut world = before.clone();
+    world.act(action);
+    world
 }
 
 impl World {

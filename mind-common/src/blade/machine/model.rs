@@ -149,9 +149,20 @@ impl Blade {
         self.settle(now, out);
     }
 
-    /// Forgets what has no effect on what it does: times, counters, chance, how often something was
+    /// All that it waits for begins now, and it has learned nothing of how long that takes: from
+    /// here on it takes as long as the checker likes.
+    pub fn rewind(&mut self) {
+        self.trip = RoundTrip::new(self.config.timeout, 0);
+        for transaction in self.transactions.values_mut() {
+            (transaction.began, transaction.sent) = (0, 0);
+            (transaction.nudged, transaction.appealed) = (0, 0);
+        }
+    }
+
+    /// [Rewinds](Self::rewind), and forgets what has no effect on what it does: times, counters, chance, how often something was
     /// repeated.
     pub fn forget(&mut self) {
+        self.rewind();
         for entry in self.pages.values_mut() {
             entry.faulted_at = None;
             entry.ripe_at = entry.ripe_at.min(HOLD);
@@ -161,8 +172,7 @@ impl Blade {
             }
         }
         for transaction in self.transactions.values_mut() {
-            (transaction.began, transaction.sent, transaction.due) = (0, 0, 0);
-            (transaction.nudged, transaction.appealed) = (0, 0);
+            transaction.due = 0;
             (transaction.attempt, transaction.refusals) = (0, 0);
         }
         for surrender in &mut self.surrenders {
@@ -182,7 +192,6 @@ impl Blade {
         self.timers = timers.collect();
         self.order.renumber();
         self.holds = Holds::new(self.config.hold);
-        self.trip = RoundTrip::new(self.config.timeout, 0);
         self.counters = Counters::default();
     }
 
