@@ -3,9 +3,10 @@
 //!
 //! Sequence numbers of a blade's are compared for equality, and for order by memory where they number
 //! atomic operations; a new one is after all others. So any renaming that keeps their order changes
-//! nothing. Episodes are compared for equality, and a slot counts them up by one; two slots count
-//! apart, and an answer meant for one may come to the other after a split. So they are renamed
-//! together, in order, with those that follow each other still following each other. Versions of a
+//! nothing. Episodes are compared in the same way, and a slot counts them up by one: those of a slot
+//! that is alone are renamed in order, too. Two slots count apart, and what is meant for one may come
+//! to the other after a split: there, all are moved together, their distances as they are. The
+//! controller's words are renamed with the slots'. Versions of a
 //! page are compared with what memory has, and are one above it at most: what is further behind than
 //! a few will never catch up.
 
@@ -94,12 +95,6 @@ fn forget(world: &mut World) {
     } = world;
     for flight in &mut *network {
         let packet = &mut flight.packet;
-        let is_answer = matches!(flight.way, Way::To(Node::Compute(_)));
-        packet.envelope.attempt = match is_answer {
-            // The way through the directory, for statistics.
-            true => 0,
-            false => packet.envelope.attempt.min(1),
-        };
         match &mut packet.body {
             Body::Answer { toll, .. } | Body::Forward { toll, .. } => *toll = Toll::default(),
             Body::Acknowledge { version, syndrome } => {
@@ -172,11 +167,10 @@ fn visit(world: &mut World, numbers: &mut impl Numbers) {
             numbers.episode(page, &mut episode);
             slot.origin = Origin::new(episode, seq, page);
         }
-        let mut episode = word.episode();
-        numbers.episode(Va(0), &mut episode);
-        let requester = BladeId::from_low_bits(word.raw() >> 56);
-        slot.word = Word::new(word.state(), requester, episode, word.blades());
+        slot.word = renamed(word, numbers);
     }
+    let mut rename = |word: &mut Word| *word = renamed(*word, numbers);
+    world.controller.visit_words(&mut rename);
     for blade in (0..world.hosts.len() as u8).filter_map(BladeId::new) {
         let mut operation = world.memory.operation(blade);
         let raw = operation.claim.raw();
@@ -187,6 +181,12 @@ fn visit(world: &mut World, numbers: &mut impl Numbers) {
             world.memory.set_operation(blade, operation);
         }
     }
+}
+
+fn renamed(word: Word, numbers: &mut impl Numbers) -> Word {
+    let mut episode = word.episode();
+    numbers.episode(Va(0), &mut episode);
+    word.with_episode(episode)
 }
 
 /// The numbers that there are.
@@ -226,13 +226,10 @@ impl Renaming {
             *new = Seq::new(next);
             next += 1;
         }
-        let (mut last, mut next) = (None::<u32>, 0);
-        for (old, new) in &mut known.episodes {
-            next += match last.replace(*old) {
-                Some(last) if last + 1 < *old => 2,
-                _ => 1,
-            };
-            *new = Episode::new(next);
+        let is_single = world.switch.slots().len() == 1;
+        let first = known.episodes.keys().next().copied().unwrap_or(0);
+        for (place, (old, new)) in (1..).zip(&mut known.episodes) {
+            *new = Episode::new(if is_single { place } else { 1 + old - first });
         }
         let pages = 0..world.books.len() as u64;
         let stored = pages.map(|page| world.memory.page(page).version.get());

@@ -166,8 +166,18 @@ impl World {
         }
     }
 
-    pub(crate) fn send(&mut self, way: Way, packet: Packet<Value>) {
-        self.network.push(Flight { way, packet });
+    /// Sends a packet; what is on its way already is so once. It says whether it was sent before, not
+    /// how often.
+    pub(crate) fn send(&mut self, way: Way, mut packet: Packet<Value>) {
+        packet.envelope.attempt = match way {
+            Way::From(_) => packet.envelope.attempt.min(1),
+            // The way through the directory, for statistics.
+            Way::To(_) => 0,
+        };
+        let flight = Flight { way, packet };
+        if !self.network.contains(&flight) {
+            self.network.push(flight);
+        }
     }
 
     fn hear(&mut self, link: Link, command: Command) {

@@ -9,9 +9,9 @@ pub(crate) const fn of(mutant: Mutant) -> Option<&'static str> {
             "with one slot the model forgets answers to earlier invalidations, as episodes do not come \
              back; with two it repeats no packet long enough"
         }
-        Mutant::MergeForgetsSharers => {
-            "takes copies of the upper half alone, a merge and two more requests: more than the \
-             settings with a merge have"
+        Mutant::RequesterNotMissed => {
+            "blades that wait appeal to the controller, which resets the region: they wait for longer \
+             and go on"
         }
         Mutant::NumberUsedAgain => {
             "takes an answer that is late for a whole request; the model forgets answers that nobody \

@@ -1,5 +1,7 @@
 //! Changes of regions: shows each [`Procedure`] its words, and does what it says, of many at once.
 
+mod words;
+
 use std::collections::VecDeque;
 
 use mind_common::{

@@ -61,6 +61,9 @@ pub trait Numbers {
 /// How long a page stays at least where pages are held: later than any [`Lateness`].
 const HOLD: u64 = 4;
 
+/// Requests of a life are fewer than this many bits say.
+const LIFE_SHIFT: u32 = 16;
+
 impl Config {
     /// For a blade that has no clock: it stands still, and a timer that is fired says how late it
     /// is. `is_held` says whether a page stays until its timer is fired.
@@ -77,7 +80,8 @@ impl Config {
             timeout: retransmission::Bounds { least: 1, most: 1 },
             appeal: Lateness::Appealing as u64,
             deadline: Lateness::Expired as u64,
-            first_seq: Seq::new(1),
+            // Above those of the lives before, as long as they had few.
+            first_seq: Seq::new((connection.incarnation as u32) << LIFE_SHIFT | 1),
             is_watched: false,
         }
     }
