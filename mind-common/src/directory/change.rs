@@ -184,6 +184,14 @@ impl Procedure {
         self.change
     }
 
+    /// The episode in which it watches a busy region, for somebody who renames episodes.
+    pub const fn watched_mut(&mut self) -> Option<&mut Episode> {
+        match &mut self.stage {
+            Stage::Watching(episode) => episode.as_mut(),
+            _ => None,
+        }
+    }
+
     /// What to do next, at `now`, where these are the words: the second one's counts only for a
     /// change of two slots.
     pub fn next(&mut self, now: u64, first: Word, second: Word) -> Do {

@@ -132,6 +132,10 @@ impl Blade {
             seq = seq.next();
         }
         self.next_seq = seq.next();
+        #[cfg(feature = "mutants")]
+        if crate::mutant::Mutant::NumberUsedAgain.is_active() {
+            self.next_seq = self.config.first_seq;
+        }
         match errand {
             Errand::Request(_) => self.counters.requests += 1,
             Errand::WriteBack(_) => self.counters.write_backs += 1,
