@@ -13,6 +13,7 @@
 //! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
 //! * [`table`]: keys and values of the BPF maps,
 //! * [`verdict`]: what can become of a packet,
+//! * `mutant`: bugs to be found (feature `mutants`, of no program that runs),
 //! * [`rewrite`], [`checksum`]: what is written over a packet's headers.
 //!
 //! Nothing here does I/O, reads a clock or allocates (but for the `blade` feature); nothing here
@@ -33,6 +34,8 @@ pub mod id;
 pub mod losses;
 pub mod memo;
 pub mod memory;
+#[cfg(feature = "mutants")]
+pub mod mutant;
 pub mod rewrite;
 pub mod serial;
 pub mod table;

@@ -9,6 +9,7 @@ use mind_common::{
 };
 use mind_nodes::controller::{Command, Link, Progress};
 
+use crate::canonical::is_noise;
 use crate::world::{Flight, Mapping, STRANGER, World, page};
 
 /// Something that happens.
@@ -81,7 +82,8 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
     }
     progress(world, out);
     let budget = world.budget;
-    for flight in &world.network {
+    let matters = |flight: &&Flight| !is_noise(world, flight);
+    for flight in world.network.iter().filter(matters) {
         if budget.losses > 0 {
             out.push(Action::Lose(*flight));
         }
@@ -241,5 +243,7 @@ fn can_act(world: &World) -> bool {
 /// for for longer than packets take.
 fn is_still(world: &World) -> bool {
     let mut network = world.network.iter();
-    network.all(|flight| world.is_put_off(flight)) && world.links.is_empty() && !can_act(world)
+    network.all(|flight| world.is_put_off(flight) || is_noise(world, flight))
+        && world.links.is_empty()
+        && !can_act(world)
 }

@@ -3,9 +3,10 @@
 //!
 //! Sequence numbers of a blade's are compared for equality, and for order by memory where they number
 //! atomic operations; a new one is after all others. So any renaming that keeps their order changes
-//! nothing. Episodes are compared for equality, and a slot counts them up by one; two slots count
-//! apart, and an answer meant for one may come to the other after a split. So they are renamed
-//! together, in order, with those that follow each other still following each other. Versions of a
+//! nothing. Episodes are compared in the same way, and a slot counts them up by one: those of a slot
+//! that is alone are renamed in order, too. Two slots count apart, and what is meant for one may come
+//! to the other after a split: there, all are moved together, their distances as they are. The
+//! controller's words are renamed with the slots'. Versions of a
 //! page are compared with what memory has, and are one above it at most: what is further behind than
 //! a few will never catch up.
 
@@ -55,52 +56,45 @@ fn key(flight: &Flight) -> u64 {
     hasher.finish()
 }
 
+/// Whether nobody will do anything about a packet when it arrives.
+pub(crate) fn is_noise(world: &World, flight: &Flight) -> bool {
+    let packet = &flight.packet;
+    let slots = world.switch.slots();
+    match (flight.way, &packet.body) {
+        (Way::To(Node::Compute(to)), body) => {
+            let Some(Some(host)) = world.hosts.get(usize::from(to.get())) else {
+                return true;
+            };
+            let seq = packet.envelope.seq;
+            // A blade passes by what answers no request of its own, and waits for no number twice.
+            host.blade.connection().to_qp() != packet.envelope.qp
+                || !matches!(body, Body::Invalidate(_))
+                    && !host.blade.knows(seq)
+                    && host.operation.is_none_or(|it| it.seq != seq)
+        }
+        (Way::From(_), Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. })
+            if slots.len() == 1 =>
+        {
+            // Episodes of a slot never come back.
+            let word = slots[0].word;
+            !word.state().is_busy() || word.episode() != invalidation.episode
+        }
+        _ => false,
+    }
+}
+
 fn forget(world: &mut World) {
     for host in world.hosts.iter_mut().flatten() {
         host.blade.forget();
     }
-    let is_single = world.switch.slots().len() == 1;
+    let mut network = std::mem::take(&mut world.network);
+    network.retain(|flight| !is_noise(world, flight));
+    world.network = network;
     let World {
-        network,
-        hosts,
-        switch,
-        ..
+        network, switch, ..
     } = world;
-    network.retain(|flight| {
-        let packet = &flight.packet;
-        match (flight.way, packet.body) {
-            (Way::To(Node::Compute(to)), body) => {
-                let Some(Some(host)) = hosts.get(usize::from(to.get())) else {
-                    return false;
-                };
-                // A blade passes by what answers no request of its own, and waits for no number
-                // twice.
-                host.blade.connection().to_qp() == packet.envelope.qp
-                    && (matches!(body, Body::Invalidate(_))
-                        || host.blade.knows(packet.envelope.seq)
-                        || host
-                            .operation
-                            .is_some_and(|it| it.seq == packet.envelope.seq))
-            }
-            (
-                Way::From(_),
-                Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. },
-            ) if is_single => {
-                // Episodes of a slot never come back.
-                let word = switch.slots()[0].word;
-                word.state().is_busy() && word.episode() == invalidation.episode
-            }
-            _ => true,
-        }
-    });
     for flight in &mut *network {
         let packet = &mut flight.packet;
-        let is_answer = matches!(flight.way, Way::To(Node::Compute(_)));
-        packet.envelope.attempt = match is_answer {
-            // The way through the directory, for statistics.
-            true => 0,
-            false => packet.envelope.attempt.min(1),
-        };
         match &mut packet.body {
             Body::Answer { toll, .. } | Body::Forward { toll, .. } => *toll = Toll::default(),
             Body::Acknowledge { version, syndrome } => {
@@ -173,11 +167,10 @@ fn visit(world: &mut World, numbers: &mut impl Numbers) {
             numbers.episode(page, &mut episode);
             slot.origin = Origin::new(episode, seq, page);
         }
-        let mut episode = word.episode();
-        numbers.episode(Va(0), &mut episode);
-        let requester = BladeId::from_low_bits(word.raw() >> 56);
-        slot.word = Word::new(word.state(), requester, episode, word.blades());
+        slot.word = renamed(word, numbers);
     }
+    let mut rename = |word: &mut Word| *word = renamed(*word, numbers);
+    world.controller.visit_words(&mut rename);
     for blade in (0..world.hosts.len() as u8).filter_map(BladeId::new) {
         let mut operation = world.memory.operation(blade);
         let raw = operation.claim.raw();
@@ -188,6 +181,12 @@ fn visit(world: &mut World, numbers: &mut impl Numbers) {
             world.memory.set_operation(blade, operation);
         }
     }
+}
+
+fn renamed(word: Word, numbers: &mut impl Numbers) -> Word {
+    let mut episode = word.episode();
+    numbers.episode(Va(0), &mut episode);
+    word.with_episode(episode)
 }
 
 /// The numbers that there are.
@@ -227,13 +226,10 @@ impl Renaming {
             *new = Seq::new(next);
             next += 1;
         }
-        let (mut last, mut next) = (None::<u32>, 0);
-        for (old, new) in &mut known.episodes {
-            next += match last.replace(*old) {
-                Some(last) if last + 1 < *old => 2,
-                _ => 1,
-            };
-            *new = Episode::new(next);
+        let is_single = world.switch.slots().len() == 1;
+        let first = known.episodes.keys().next().copied().unwrap_or(0);
+        for (place, (old, new)) in (1..).zip(&mut known.episodes) {
+            *new = Episode::new(if is_single { place } else { 1 + old - first });
         }
         let pages = 0..world.books.len() as u64;
         let stored = pages.map(|page| world.memory.page(page).version.get());

@@ -11,6 +11,7 @@
 //! * [`canonical`]: states that behave alike become equal,
 //! * [`value`]: which of the writes of a page a copy has,
 //! * [`property`]: what must hold,
+//! * [`liveness`]: whether everybody who waits gets what it waits for,
 //! * [`packed`]: a state as the checker keeps it,
 //! * [`model`]: all of that for the checker,
 //! * [`settings`]: what is searched,
@@ -20,6 +21,7 @@
 pub mod action;
 mod ages;
 pub mod canonical;
+pub mod liveness;
 pub mod model;
 pub mod operation;
 pub mod packed;

@@ -32,7 +32,7 @@ const fn complete(name: &'static str, setting: Setting, budget: Budget) -> Named
 }
 
 /// Enough for gigabytes not to be needed, and for minutes.
-const CUT: usize = 8_000_000;
+const CUT: usize = 12_000_000;
 
 const fn cut(name: &'static str, setting: Setting, budget: Budget) -> Named {
     Named {
@@ -181,6 +181,20 @@ pub const FULL: &[Named] = &[
             splits: 1,
             merges: 1,
             ..faults(3)
+        },
+    ),
+    cut(
+        "two blades: a split, a merge, a repeat",
+        Setting {
+            pages: 2,
+            slots: 2,
+            ..TWO
+        },
+        Budget {
+            splits: 1,
+            merges: 1,
+            repeats: 1,
+            ..faults(4)
         },
     ),
     cut(

@@ -23,10 +23,16 @@ use crate::{
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
 pub fn step(before: &World, action: &Action) -> Option<World> {
-    let mut world = before.clone();
-    world.act(action);
+    let mut world = raw(before, action);
     canonical(&mut world);
     (world != *before).then_some(world)
+}
+
+/// The state after `action`, as it comes.
+pub fn raw(before: &World, action: &Action) -> World {
+    let mut world = before.clone();
+    world.act(action);
+    world
 }
 
 impl World {
@@ -160,8 +166,18 @@ impl World {
         }
     }
 
-    pub(crate) fn send(&mut self, way: Way, packet: Packet<Value>) {
-        self.network.push(Flight { way, packet });
+    /// Sends a packet; what is on its way already is so once. It says whether it was sent before, not
+    /// how often.
+    pub(crate) fn send(&mut self, way: Way, mut packet: Packet<Value>) {
+        packet.envelope.attempt = match way {
+            Way::From(_) => packet.envelope.attempt.min(1),
+            // The way through the directory, for statistics.
+            Way::To(_) => 0,
+        };
+        let flight = Flight { way, packet };
+        if !self.network.contains(&flight) {
+            self.network.push(flight);
+        }
     }
 
     fn hear(&mut self, link: Link, command: Command) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "mutants")]
+use mind_common::mutant::Mutant;
 use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE, Va},
     directory::Want,
@@ -112,7 +114,14 @@ impl<P: Content> Memory<P> {
 
     fn write(&mut self, offset: Va, version: Version, data: P) -> Staged<(Verdict, Body<P>)> {
         let number = self.whole(offset)?;
-        let verdict = match on_write(self.version(number), version) {
+        let store = on_write(self.version(number), version);
+        #[cfg(feature = "mutants")]
+        let store = match store {
+            Store::Stale if Mutant::OldWriteStored.is_active() => Store::Accept,
+            Store::Duplicate if Mutant::WriteStoredTwice.is_active() => Store::Accept,
+            _ => store,
+        };
+        let verdict = match store {
             Store::Accept => {
                 self.pages.insert(number, Page { version, data });
                 Verdict::Stored
@@ -138,7 +147,13 @@ impl<P: Content> Memory<P> {
         let connection = connection.ok_or(Verdict::StaleConnection)?;
         let latest = self.operations.get(&connection.blade).copied();
         let latest = latest.unwrap_or_default();
-        let (verdict, original) = match on_operation(latest.claim, connection, seq) {
+        let attempt = on_operation(latest.claim, connection, seq);
+        #[cfg(feature = "mutants")]
+        let attempt = match attempt {
+            Attempt::Replay if Mutant::OperatedTwice.is_active() => Attempt::CarryOut(latest.claim),
+            _ => attempt,
+        };
+        let (verdict, original) = match attempt {
             Attempt::CarryOut(claim) => {
                 let original = self.carry_out(number, at, operation);
                 let claim = claim.closed();
@@ -225,6 +240,10 @@ impl<P: Content> Memory<P> {
     /// Refuses from now on what a blade that is gone may still have sent for `count` pages from
     /// `first` on, which stay as they are.
     pub fn fence(&mut self, first: u64, count: u64) {
+        #[cfg(feature = "mutants")]
+        if Mutant::PagesNotFenced.is_active() {
+            return;
+        }
         self.advance(first, count, |page| Page {
             version: fenced(page.version),
             data: page.data,
@@ -233,6 +252,10 @@ impl<P: Content> Memory<P> {
 
     /// Refuses from now on atomic operations of a life of a compute blade that is over.
     pub fn fence_blade(&mut self, life: Connection) {
+        #[cfg(feature = "mutants")]
+        if Mutant::BladeNotFenced.is_active() {
+            return;
+        }
         let latest = self.operation(life.blade);
         // None is being carried out between two messages.
         if let Some(claim) = latest.claim.over(life) {

@@ -24,8 +24,6 @@ use crate::{
 
 /// What a command or an answer takes between the controller and an agent, in nanoseconds.
 const CONTROL: std::ops::Range<u64> = 20_000..200_000;
-/// How late a daemon looks at its timers, in nanoseconds.
-pub(crate) const TARDINESS: std::ops::Range<u64> = 0..20_000;
 /// How long the controller waits until a blade has flushed, in nanoseconds.
 const FLUSH_LIMIT: u64 = 2_000_000_000;
 /// How soon a daemon that was sent away is started again, in nanoseconds.
@@ -185,7 +183,7 @@ impl World<'_> {
             && host.poll_at.is_none_or(|already| at < already)
         {
             host.poll_at = Some(at);
-            let late = self.random.u64(TARDINESS);
+            let late = self.tardiness();
             self.queue.at(at + late, Event::Poll(blade));
         }
     }
@@ -216,7 +214,16 @@ impl World<'_> {
         });
     }
 
-    pub(crate) fn fault(&mut self, life: Connection, page: PageRequest, access: Access) {
+    pub(crate) fn fault(
+        &mut self,
+        thread: usize,
+        life: Connection,
+        page: PageRequest,
+        access: Access,
+    ) {
+        if self.host(life.blade).is_some_and(|host| host.life == life) {
+            self.heard(thread, page.page);
+        }
         self.with_blade(life.blade, None, |now, host, actions| {
             if host.life == life {
                 host.blade.fault(now, page, access, actions);

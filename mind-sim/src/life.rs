@@ -9,7 +9,7 @@ use mind_nodes::{
 
 use crate::{
     Failure,
-    agent::{PLACING, RESTART, TARDINESS},
+    agent::{PLACING, RESTART},
     host::Host,
     trace::What,
     world::{Event, World},
@@ -78,7 +78,7 @@ impl World<'_> {
     pub(crate) fn unless_hung(&mut self, event: Event) -> Option<Event> {
         let blade = match &event {
             Event::Down(Node::Compute(blade), _) | Event::Poll(blade) => *blade,
-            Event::Fault(life, ..) => life.blade,
+            Event::Fault(_, life, ..) => life.blade,
             Event::Command(link, _) => match link.life() {
                 Some(life) => life.blade,
                 None => return Some(event),
@@ -91,7 +91,7 @@ impl World<'_> {
         }
         // Timers are looked at somewhere among all that has come.
         let late = match event {
-            Event::Poll(_) => self.random.u64(TARDINESS),
+            Event::Poll(_) => self.tardiness(),
             _ => 0,
         };
         self.queue.at(until + late, event);

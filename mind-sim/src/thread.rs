@@ -20,8 +20,8 @@ use crate::{
 const THOUGHT: u64 = 100;
 /// A thread whose page is there goes on within so long, in nanoseconds.
 const AWAKENING: u64 = 5_000;
-/// What it takes until the daemon hears of a fault, in nanoseconds.
-const UFFD: std::ops::Range<u64> = 300..20_000;
+/// What it takes at least until the daemon hears of a fault, in nanoseconds.
+const UFFD: u64 = 300;
 /// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
 const AFTERMATH: u64 = 6_000_000_000;
 
@@ -58,6 +58,8 @@ pub(crate) struct Thread {
     sync: (Va, u64),
     /// When it faulted last.
     since: u64,
+    /// The daemon has heard of that.
+    is_heard: bool,
     /// Of its own, so that it does the same whatever others do.
     random: fastrand::Rng,
 }
@@ -71,6 +73,7 @@ impl Thread {
             turn: 0,
             sync: (Va(0), 0),
             since: 0,
+            is_heard: false,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -290,6 +293,7 @@ impl World<'_> {
     pub(crate) fn wait_for(&mut self, number: usize, page: Va, access: Access) {
         self.threads[number].state = State::Waits(page, access);
         self.threads[number].since = self.queue.now();
+        self.threads[number].is_heard = false;
         self.fault_of(number, page, access);
     }
 
@@ -299,9 +303,19 @@ impl World<'_> {
         };
         self.record(What::Fault(number, page, access));
         let domain = self.plan.programs[number].domain;
-        let delay = self.random.u64(UFFD);
+        let most = self.load().daemons.max(UFFD);
+        let delay = self.random.u64(UFFD..=most);
         let page = PageRequest { page, domain };
-        self.queue.after(delay, Event::Fault(life, page, access));
+        self.queue
+            .after(delay, Event::Fault(number, life, page, access));
+    }
+
+    /// The daemon hears of a thread's fault.
+    pub(crate) fn heard(&mut self, number: usize, page: Va) {
+        let thread = &mut self.threads[number];
+        if matches!(thread.state, State::Waits(at, _) if at == page) {
+            thread.is_heard = true;
+        }
     }
 
     /// Accesses to the page can't be carried out.
@@ -320,7 +334,7 @@ impl World<'_> {
             let State::Waits(at, wanted) = self.threads[number].state else {
                 continue;
             };
-            if at != page.page {
+            if at != page.page || !self.threads[number].is_heard {
                 continue;
             }
             if wanted < access {

@@ -26,7 +26,7 @@ use crate::{
     host::Machine,
     mapped::{Mapped, request},
     network::{Network, Way},
-    plan::{Change, Disturbance, Image, Mapping, Plan, blade, dice},
+    plan::{Change, Disturbance, Image, Load, Mapping, Plan, blade, dice},
     player::{Meetings, Player},
     queue::Queue,
     thread::Thread,
@@ -35,8 +35,8 @@ use crate::{
 
 /// After the faults stop, everything is over within this, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
-/// What the controller takes for a step, in nanoseconds.
-const STEP: std::ops::Range<u64> = 200..5_000;
+/// What the controller takes for a step at least, in nanoseconds.
+const STEP: u64 = 200;
 
 pub(crate) enum Event {
     /// A packet arrives at the switch, from a host.
@@ -47,8 +47,8 @@ pub(crate) enum Event {
     Run(usize, u64),
     /// A store of a thread leaves its store buffer.
     Drain(usize),
-    /// The daemon of that life hears of a fault.
-    Fault(Connection, PageRequest, Access),
+    /// The daemon of that life hears of a thread's fault.
+    Fault(usize, Connection, PageRequest, Access),
     /// A blade's timer is due.
     Poll(BladeId),
     /// The controller goes on.
@@ -204,7 +204,7 @@ impl<'a> World<'a> {
             Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
             Event::Run(thread, turn) => self.run_thread(thread, turn),
             Event::Drain(thread) => self.drain(thread),
-            Event::Fault(life, page, access) => self.fault(life, page, access),
+            Event::Fault(thread, life, page, access) => self.fault(thread, life, page, access),
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
             Event::Command(link, command) => self.obey(link, command),
@@ -232,6 +232,21 @@ impl<'a> World<'a> {
 
     pub(crate) fn record(&mut self, what: What) {
         self.log.push(self.queue.now(), what);
+    }
+
+    /// How late daemons and controller are now.
+    pub(crate) fn load(&self) -> Load {
+        if self.queue.now() < self.calm_at {
+            self.plan.load
+        } else {
+            Load::default()
+        }
+    }
+
+    /// How late a daemon looks at its timers this time, in nanoseconds.
+    pub(crate) fn tardiness(&mut self) -> u64 {
+        let most = self.load().daemons;
+        self.random.u64(0..=most)
     }
 
     // Packets.
@@ -303,7 +318,8 @@ impl<'a> World<'a> {
     // The controller.
 
     pub(crate) fn step_after(&mut self, delay: u64) {
-        let at = self.queue.now() + delay + self.random.u64(STEP);
+        let most = self.load().controller.max(STEP);
+        let at = self.queue.now() + delay + self.random.u64(STEP..=most);
         self.step_at(at);
     }
 

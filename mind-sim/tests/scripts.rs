@@ -8,7 +8,7 @@ use mind_common::{
 };
 use mind_sim::{
     Flaw,
-    plan::{Area, Place, Plan, Program, Weather},
+    plan::{Area, Load, Place, Plan, Program, Weather},
     play,
     script::{Script, Step},
 };
@@ -71,6 +71,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
         areas: areas.to_vec(),
         programs: programs.collect(),
         pace: 2_000,
+        load: Load::default(),
         weather: Weather {
             loss: 100,
             duplication: 200,

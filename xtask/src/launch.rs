@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::object;
 use crate::process;
 use crate::setup;
+use crate::workspace;
 
 /// The daemons. Programs look for them beside themselves.
 const DAEMONS: [&str; 2] = ["mind-blade", "mind-ctl"];
@@ -21,18 +22,28 @@ pub(crate) fn launch(name: &str, args: &[OsString]) -> Result<()> {
     object::build(&tools)?;
 
     let others = DAEMONS.into_iter().filter(|daemon| *daemon != name);
-    become_program(object::host_cargo(), others.chain([name]), name, args)
+    let packages: Vec<_> = others.chain([name]).collect();
+    become_program(object::host_cargo(), &packages, &[], name, args)
 }
 
 /// Builds the package `name`, which needs neither daemons nor the eBPF object, and becomes its program, with `args`.
 /// Does not return if all goes well.
 pub(crate) fn launch_alone(name: &str, args: &[OsString]) -> Result<()> {
-    become_program(object::host_cargo(), [name], name, args)
+    become_program(object::host_cargo(), &[name], &[], name, args)
 }
 
-fn become_program<'a>(
+/// Builds the package `name` with `feature`, which nothing else is to be built with, in a target folder of that name,
+/// and becomes its program, with `args`. Does not return if all goes well.
+pub(crate) fn launch_apart(name: &str, feature: &str, args: &[OsString]) -> Result<()> {
+    let mut cargo = object::host_cargo();
+    cargo.env("CARGO_TARGET_DIR", workspace::target().join(feature));
+    become_program(cargo, &[name], &["--features", feature], name, args)
+}
+
+fn become_program(
     mut cargo: Command,
-    packages: impl IntoIterator<Item = &'a str>,
+    packages: &[&str],
+    options: &[&str],
     name: &str,
     args: &[OsString],
 ) -> Result<()> {
@@ -44,6 +55,7 @@ fn become_program<'a>(
     for package in packages {
         cargo.args(["--package", package]);
     }
+    cargo.args(options);
     let messages = process::run_for_stdout(cargo.stdin(Stdio::null()))?;
     let program = executable(&messages, name)
         .with_context(|| format!("cargo built {name} and does not say where it is"))?;

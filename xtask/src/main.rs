@@ -11,6 +11,7 @@ mod launch;
 mod lint;
 mod load;
 mod model;
+mod mutants;
 mod object;
 mod process;
 mod setup;
@@ -53,6 +54,10 @@ enum Command {
     /// Build the protocol's model, optimized, and search its states exhaustively: small settings, or
     /// with `--full` those of the night.
     Model(model::Args),
+    /// Build the protocol with bugs that can be switched on, optimized, and have the model and the simulator look for
+    /// each; fails if one survives both.
+    #[command(disable_help_flag = true)]
+    Mutants(mutants::Args),
     /// Build everything, optimized, and run blades at full speed for minutes, every path of the switch taken and every
     /// byte checked; fails if anything is wrong, missing or left.
     #[command(disable_help_flag = true)]
@@ -74,6 +79,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Model(args) => model::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),

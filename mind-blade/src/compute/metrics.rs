@@ -30,12 +30,14 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
     ] {
         families.gauge(name, help).add(&[], value as f64);
     }
-    families
-        .gauge(
-            "mind_round_trip_seconds",
-            "Smoothed time from a request to its answer.",
-        )
-        .add(&[], seconds(report.round_trip_ns));
+    if let Some(nanos) = report.round_trip_ns {
+        families
+            .gauge(
+                "mind_round_trip_seconds",
+                "Smoothed time from a request to its answer.",
+            )
+            .add(&[], seconds(nanos));
+    }
     for (name, help, value) in [
         ("mind_faults_total", "Faults taken.", report.faults),
         (

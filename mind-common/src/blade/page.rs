@@ -194,6 +194,16 @@ impl Reactions {
     }
 }
 
+#[cfg(feature = "mutants")]
+impl FromIterator<Reaction> for Reactions {
+    /// # Panics
+    ///
+    /// If there are more than four.
+    fn from_iter<I: IntoIterator<Item = Reaction>>(reactions: I) -> Self {
+        reactions.into_iter().fold(Self::NONE, Self::and)
+    }
+}
+
 const fn just(reaction: Reaction) -> Reactions {
     Reactions::NONE.and(reaction)
 }

@@ -204,6 +204,14 @@ impl Procedure {
         self.change
     }
 
+    /// The episode in which it watches a busy region, for somebody who renames episodes.
+    pub const fn watched_mut(&mut self) -> Option<&mut Episode> {
+        match &mut self.stage {
+            Stage::Watching(episode) => episode.as_mut(),
+            _ => None,
+        }
+    }
+
     /// What to do next, at `now`, where these are the words: the second one's counts only for a
     /// change of two slots.
     pub fn next(&mut self, now: u64, first: Word, second: Word) -> Do {
@@ -241,6 +249,13 @@ impl Procedure {
                     };
                 }
                 Stage::Rewiring => {
+                    if let Some(new) = self.with_owner_of_second(first, second) {
+                        return Do::Swap {
+                            slot: Which::First,
+                            old: first,
+                            new,
+                        };
+                    }
                     let second = match self.change {
                         // It is held as the first one is, until both are given back.
                         Change::Split => self.upper(first, second),
@@ -381,6 +396,22 @@ impl Procedure {
             asked: BladeSet::EMPTY,
         };
         None
+    }
+
+    /// The word of the first half, which is about to cover what the second one's owner has: it may
+    /// write back at any time. `None` if the word says so, or there is no such owner.
+    fn with_owner_of_second(&self, first: Word, second: Word) -> Option<Word> {
+        let is_to_fail = self.fail && (is_orphan(first) || is_orphan(second));
+        if self.change != Change::Merge || is_to_fail {
+            return None;
+        }
+        match joined(first, second) {
+            Some((State::Modified, owner)) => {
+                let is_known = first.was() == Some(Was::Modified) && first.blades() == owner;
+                (!is_known).then(|| first.held(Was::Modified, owner))
+            }
+            _ => None,
+        }
     }
 
     // Giving back.

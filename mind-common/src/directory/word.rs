@@ -205,6 +205,13 @@ impl Word {
         Self::new(state, requester, self.episode().next(), pending)
     }
 
+    /// The word in another episode, all else the same.
+    #[must_use]
+    pub const fn with_episode(self, episode: Episode) -> Self {
+        let requester = BladeId::from_low_bits(self.0 >> REQUESTER_SHIFT);
+        Self::new(self.state(), requester, episode, self.blades())
+    }
+
     /// The word with other blades, all else the same.
     #[inline(always)]
     #[must_use]

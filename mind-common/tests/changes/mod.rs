@@ -10,7 +10,7 @@ use mind_common::{
     directory::{
         Answer, AnswerVerdict, Request, RequestVerdict, State, Want, Was, Word,
         change::{Change, Do, Outcome, Procedure, Which},
-        machine::{Loss, on_answer, on_loss, on_request},
+        machine::{Loss, may_write_back, on_answer, on_loss, on_request},
     },
     id::{BladeId, BladeSet},
     serial::Episode,
@@ -74,6 +74,8 @@ pub struct Scene {
     /// Whether a write-back of a blade that is gone may still come, to the pages of each slot.
     is_late: [bool; 2],
     change: Change,
+    /// Whether accesses fail after a loss.
+    fails: bool,
     procedure: Procedure,
     /// What the controller is about to do, decided when the words were others.
     intent: Option<Do>,
@@ -83,16 +85,20 @@ pub struct Scene {
     ending: Ending,
 }
 
+fn is_orphan(word: Word) -> bool {
+    word.was() == Some(Was::Modified) && word.blades().is_empty()
+}
+
 impl Scene {
     /// The change, of these words: who is listed has copies.
     pub fn new(change: Change, first: Word, second: Word) -> Self {
-        let is_orphan = |word: Word| word.was() == Some(Was::Modified) && word.blades().is_empty();
         Self {
             words: [first, second],
             copies: [first.blades(), second.blades()],
             is_found: [true, change == Change::Merge],
             is_late: [is_orphan(first), is_orphan(second)],
             change,
+            fails: false,
             procedure: Procedure::new(change, 0, PATIENCE, PAUSE, EVERYBODY),
             intent: None,
             flushing: BladeSet::EMPTY,
@@ -111,6 +117,7 @@ impl Scene {
 
     #[must_use]
     pub fn failing_on_loss(mut self) -> Self {
+        self.fails = true;
         self.procedure = self.procedure.failing_on_loss();
         self
     }
@@ -345,6 +352,14 @@ impl Scene {
             }
             Change::Merge => {
                 assert_eq!(self.words[1].state(), State::Held);
+                // From now on the first word says who may write back, of the second half, too;
+                // where all of it is about to fail, nobody may.
+                let is_to_fail = self.fails && self.words.iter().any(|word| is_orphan(*word));
+                if self.words[1].was() == Some(Was::Modified) && !is_to_fail {
+                    for owner in self.copies[1].iter() {
+                        assert!(may_write_back(self.words[0], owner), "{owner} in {self:?}");
+                    }
+                }
                 self.is_found[1] = false;
                 let both = self.copies[1].iter().fold(self.copies[0], BladeSet::with);
                 self.copies = [both, BladeSet::EMPTY];

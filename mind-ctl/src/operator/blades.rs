@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
 }
 
 /// What compute blades count.
-async fn caches(controller: &Controller) -> Result<BTreeMap<String, BladeReport>> {
+pub(super) async fn caches(controller: &Controller) -> Result<BTreeMap<String, BladeReport>> {
     match controller.ask(Request::ListCaches).await? {
         Reply::Caches { caches } => Ok(caches),
         other => unexpected(&other),

@@ -2,6 +2,7 @@
 //!
 //! * [`status`], [`blades`], [`vmas`], [`regions`], [`ports`]: what there is,
 //! * [`region`]: what can be done to a region,
+//! * [`top`]: what goes on,
 //! * [`check`]: whether all of it agrees,
 //! * [`error`]: how a failure is printed.
 
@@ -12,6 +13,7 @@ pub(crate) mod ports;
 pub(crate) mod region;
 pub(crate) mod regions;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod vmas;
 
 use std::time::Duration;

@@ -8,7 +8,9 @@ use mind_common::addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, Region, Va};
 use mind_common::id::{BladeId, DomainId};
 use mind_nodes::Node;
 use mind_sim::Flaw;
-use mind_sim::plan::{Area, Change, Disturbance, MILLISECOND, Op, Place, Plan, Program, Weather};
+use mind_sim::plan::{
+    Area, Change, Disturbance, Load, MILLISECOND, Op, Place, Plan, Program, Weather,
+};
 
 /// Whose memory it is.
 const DOMAIN: DomainId = DomainId(1);
@@ -89,6 +91,7 @@ pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &
             .collect(),
         programs,
         pace: 200 << random.u32(..8),
+        load: Load::default(),
         disturbances: disturbances(company, regions, weather.until, random),
         weather,
         flaw,

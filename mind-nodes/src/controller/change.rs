@@ -1,5 +1,7 @@
 //! Changes of regions: shows each [`Procedure`] its words, and does what it says, of many at once.
 
+mod words;
+
 use std::collections::VecDeque;
 
 use mind_common::{
@@ -10,6 +12,11 @@ use mind_common::{
         machine::Loss,
     },
     id::{BladeId, BladeSet, Connection},
+};
+#[cfg(feature = "mutants")]
+use mind_common::{
+    directory::{State, Was},
+    mutant::Mutant,
 };
 
 use super::{Command, Controller, Entry, Link, Lost, Out, Progress, Step, Task};
@@ -220,6 +227,10 @@ impl Controller {
                 incarnation: self.blades.get(&blade).map_or(0, |known| known.incarnation),
             };
             match self.life(blade) {
+                #[cfg(feature = "mutants")]
+                Some(life) if Mutant::FlushNotAwaited.is_active() => {
+                    self.results.insert(Link::of(life), true);
+                }
                 Some(life) => {
                     let flush = |id| Command::Flush { id, start, length };
                     self.order(Link::of(life), flush, out);
@@ -343,6 +354,8 @@ fn ask_or_swap(run: &mut Run, now: u64, switch: &mut Switch) -> bool {
                 Which::First => Some(first),
                 Which::Second => second,
             };
+            #[cfg(feature = "mutants")]
+            let new = spoilt(run.procedure.change(), slot, old, new);
             // Whether it was still there shows in the next word.
             let _ = index.map(|index| switch.swap_word(index, old, new));
             run.next = None;
@@ -359,6 +372,19 @@ fn ask_or_swap(run: &mut Run, now: u64, switch: &mut Switch) -> bool {
     }
 }
 
+/// The word that a bug puts in the place of another.
+#[cfg(feature = "mutants")]
+fn spoilt(change: Change, slot: Which, old: Word, new: Word) -> Word {
+    let is_merged = change == Change::Merge && slot == Which::First && old.was().is_some();
+    let is_seized = old.state() == State::SharedToModified;
+    if Mutant::MergeForgetsSharers.is_active() && is_merged
+        || Mutant::SeizedFromListed.is_active() && is_seized
+    {
+        return new.with_blades(old.blades());
+    }
+    new
+}
+
 /// How the tables follow, once all words are held.
 fn rewiring(changing: &Changing, second: Word) -> VecDeque<Step> {
     let mut steps = VecDeque::new();
@@ -370,6 +396,12 @@ fn rewiring(changing: &Changing, second: Word) -> VecDeque<Step> {
                 let lower = region.halves().map(|(lower, _)| lower);
                 steps.push_back(Step::Cover(slot, None));
                 steps.push_back(Step::Cover(slot, lower));
+                #[cfg(feature = "mutants")]
+                let second = if Mutant::SplitForgetsSharers.is_active() {
+                    second.held(Was::Invalid, BladeSet::EMPTY)
+                } else {
+                    second
+                };
                 steps.push_back(Step::Open(upper.slot, upper.region, second));
                 steps.push_back(Step::Assign(upper.region, Some(upper.slot)));
             }

@@ -3,8 +3,9 @@
 
 use mind_common::{
     directory::{
+        Word,
         change::Change,
-        machine::{Loss, on_loss},
+        machine::{Loss, Transition, on_loss},
     },
     id::{BladeId, Connection},
 };
@@ -106,7 +107,7 @@ impl Controller {
             return;
         };
         if let Some(slot) = switch.slot_mut(entry.slot)
-            && let Some(step) = on_loss(slot.word, departed.life.blade)
+            && let Some(step) = loss(slot.word, departed.life.blade)
         {
             slot.word = step.next;
             if step.verdict == Loss::Writes {
@@ -136,4 +137,12 @@ impl Controller {
         let left = left.map(|(domain, _)| Task::Step(Step::Place(*domain, blade, false)));
         self.tasks.extend(left);
     }
+}
+
+/// What the departure of a blade makes of a word.
+fn loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
+    let step = on_loss(word, gone);
+    #[cfg(feature = "mutants")]
+    let step = mind_common::mutant::bereft(word, step);
+    step
 }

@@ -41,6 +41,8 @@ impl Switch {
             episode: invalidation.episode,
         };
         let step = on_answer(number(index), slot.word, answer);
+        #[cfg(feature = "mutants")]
+        let step = mind_common::mutant::answered(number(index), slot.word, answer, step);
         let path = Path::between(slot.word, step.next);
         slot.word = step.next;
         match step.verdict {

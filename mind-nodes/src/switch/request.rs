@@ -63,6 +63,10 @@ impl Switch {
         va: Va,
         class: u32,
     ) -> Staged<()> {
+        #[cfg(feature = "mutants")]
+        if mind_common::mutant::Mutant::DomainNotChecked.is_active() {
+            return Ok(());
+        }
         if !self.tables.is_placed(domain, blade) {
             return Err(Verdict::NotPlaced);
         }
@@ -105,6 +109,8 @@ impl Switch {
             repeated: bth.attempt() > 0,
         };
         let step = admit(slot.word, slot.queue, request);
+        #[cfg(feature = "mutants")]
+        let step = mind_common::mutant::admitted(slot.word, request, step);
         let path = Path::between(slot.word, step.next);
         (slot.word, slot.queue) = (step.next, step.queue);
         match step.verdict {

@@ -198,6 +198,7 @@ impl Blade {
             self.begin_if_possible(now, va, out);
         } else {
             self.order.touch(va);
+            self.join(va);
             let requests = self.counters.requests;
             self.apply(now, va, Event::Fault(access), out);
             if requests == self.counters.requests {

@@ -61,6 +61,9 @@ pub trait Numbers {
 /// How long a page stays at least where pages are held: later than any [`Lateness`].
 const HOLD: u64 = 4;
 
+/// Requests of a life are fewer than this many bits say.
+const LIFE_SHIFT: u32 = 16;
+
 impl Config {
     /// For a blade that has no clock: it stands still, and a timer that is fired says how late it
     /// is. `is_held` says whether a page stays until its timer is fired.
@@ -77,7 +80,8 @@ impl Config {
             timeout: retransmission::Bounds { least: 1, most: 1 },
             appeal: Lateness::Appealing as u64,
             deadline: Lateness::Expired as u64,
-            first_seq: Seq::new(1),
+            // Above those of the lives before, as long as they had few.
+            first_seq: Seq::new((connection.incarnation as u32) << LIFE_SHIFT | 1),
             is_watched: false,
         }
     }
@@ -149,9 +153,20 @@ impl Blade {
         self.settle(now, out);
     }
 
-    /// Forgets what has no effect on what it does: times, counters, chance, how often something was
+    /// All that it waits for begins now, and it has learned nothing of how long that takes: from
+    /// here on it takes as long as the checker likes.
+    pub fn rewind(&mut self) {
+        self.trip = RoundTrip::new(self.config.timeout, 0);
+        for transaction in self.transactions.values_mut() {
+            (transaction.began, transaction.sent) = (0, 0);
+            (transaction.nudged, transaction.appealed) = (0, 0);
+        }
+    }
+
+    /// [Rewinds](Self::rewind), and forgets what has no effect on what it does: times, counters, chance, how often something was
     /// repeated.
     pub fn forget(&mut self) {
+        self.rewind();
         for entry in self.pages.values_mut() {
             entry.faulted_at = None;
             entry.ripe_at = entry.ripe_at.min(HOLD);
@@ -161,8 +176,7 @@ impl Blade {
             }
         }
         for transaction in self.transactions.values_mut() {
-            (transaction.began, transaction.sent, transaction.due) = (0, 0, 0);
-            (transaction.nudged, transaction.appealed) = (0, 0);
+            transaction.due = 0;
             (transaction.attempt, transaction.refusals) = (0, 0);
         }
         for surrender in &mut self.surrenders {
@@ -182,7 +196,6 @@ impl Blade {
         self.timers = timers.collect();
         self.order.renumber();
         self.holds = Holds::new(self.config.hold);
-        self.trip = RoundTrip::new(self.config.timeout, 0);
         self.counters = Counters::default();
     }
 

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{Action, Blade, Timer, requests::Errand};
+#[cfg(feature = "mutants")]
+use crate::mutant::Mutant;
 use crate::{
     addr::Va,
     blade::page::{Event, Phase, Reaction, step},
@@ -16,6 +18,8 @@ impl Blade {
         };
         let before = entry.page;
         let (after, reactions) = step(before, event);
+        #[cfg(feature = "mutants")]
+        let (after, reactions) = crate::mutant::stepped(before, event, (after, reactions));
         entry.page = after;
         let named = PageRequest {
             page,
@@ -36,7 +40,14 @@ impl Blade {
                     self.toll(named, |toll, _| {
                         toll.flushed = toll.flushed.saturating_add(1)
                     });
-                    self.begin(now, page, Errand::WriteBack(after.version.next()), out);
+                    let version = after.version.next();
+                    #[cfg(feature = "mutants")]
+                    let version = if Mutant::SameVersionWritten.is_active() {
+                        after.version
+                    } else {
+                        version
+                    };
+                    self.begin(now, page, Errand::WriteBack(version), out);
                 }
                 Reaction::Retry => self.pause(now, page),
                 Reaction::Abandon => self.end(page),

@@ -37,6 +37,8 @@ pub(super) struct Transaction {
     /// What its timer waits for: a pause to be over, or an answer.
     pub(super) pausing: bool,
     pub(super) due: u64,
+    /// Threads wait for it that faulted after it was sent first.
+    pub(super) is_joined: bool,
 }
 
 impl Blade {
@@ -66,6 +68,10 @@ impl Blade {
             return;
         };
         let page = transaction.page;
+        if event == Event::Refused(Refusal::Denied) && transaction.is_joined {
+            self.ask_anew(now, page, transaction.errand, out);
+            return;
+        }
         match event {
             Event::Refused(Refusal::Busy) | Event::NotStored(Refusal::Busy) => {
                 self.counters.busy += 1;
@@ -96,12 +102,40 @@ impl Blade {
         self.apply(now, page, event, out);
     }
 
+    /// A fault on a page of which a request is under way.
+    pub(super) fn join(&mut self, page: Va) {
+        let seq = self.pages.get(&page).and_then(|entry| entry.seq);
+        if let Some(seq) = seq
+            && let Some(transaction) = self.transactions.get_mut(&seq.get())
+        {
+            transaction.is_joined = true;
+        }
+    }
+
+    /// A request was denied, perhaps before the last of its threads faulted: it may have been given
+    /// the right by then. Asked under a new number, the switch says what holds for all of them.
+    fn ask_anew(&mut self, now: u64, page: Va, errand: Errand, out: &mut Vec<Action>) {
+        let entry = self.pages.get(&page);
+        let owes = entry.is_some_and(|entry| entry.page.owed.is_some());
+        self.end(page);
+        if owes {
+            // It was not granted, and is asked for when that is given.
+            self.apply(now, page, Event::Refused(Refusal::Busy), out);
+        } else {
+            self.begin(now, page, errand, out);
+        }
+    }
+
     pub(super) fn begin(&mut self, now: u64, page: Va, errand: Errand, out: &mut Vec<Action>) {
         let mut seq = self.next_seq;
         while self.transactions.contains_key(&seq.get()) {
             seq = seq.next();
         }
         self.next_seq = seq.next();
+        #[cfg(feature = "mutants")]
+        if crate::mutant::Mutant::NumberUsedAgain.is_active() {
+            self.next_seq = self.config.first_seq;
+        }
         match errand {
             Errand::Request(_) => self.counters.requests += 1,
             Errand::WriteBack(_) => self.counters.write_backs += 1,
@@ -117,6 +151,7 @@ impl Blade {
             appealed: now,
             pausing: false,
             due: 0,
+            is_joined: false,
         };
         self.transactions.insert(seq.get(), transaction);
         if let Some(entry) = self.pages.get_mut(&page) {

@@ -1,0 +1,54 @@
+//! What the controller says at one moment.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use anyhow::Result;
+use mind_api::{
+    Reply, Request,
+    operator::{RegionOrder, RegionStatus, Status},
+    program::BladeReport,
+};
+
+use crate::operator::{Controller, blades, unexpected};
+
+/// Regions that are looked at, in each order: those that were busiest since they were mapped.
+const REGIONS: u32 = 500;
+
+/// What there is, and what was counted by now.
+pub(super) struct Sample {
+    pub(super) at: Instant,
+    pub(super) status: Status,
+    /// Of each compute blade that answers.
+    pub(super) caches: BTreeMap<String, BladeReport>,
+    /// By first address.
+    pub(super) regions: BTreeMap<u64, RegionStatus>,
+}
+
+impl Sample {
+    pub(super) async fn take(controller: &Controller) -> Result<Self> {
+        let at = Instant::now();
+        let status = controller.status().await?;
+        let caches = blades::caches(controller).await?;
+        let mut regions = BTreeMap::new();
+        for order in [RegionOrder::Accesses, RegionOrder::Invalidations] {
+            let request = Request::ListRegions {
+                from: 0,
+                to: u64::MAX,
+                order,
+                limit: REGIONS,
+            };
+            match controller.ask(request).await? {
+                Reply::Regions { regions: part, .. } => {
+                    regions.extend(part.into_iter().map(|region| (region.va, region)));
+                }
+                other => return unexpected(&other),
+            }
+        }
+        Ok(Self {
+            at,
+            status,
+            caches,
+            regions,
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! No property holds because nothing happens: runs come to states in which each has something to say,
+//! and a state that is wrong in one thing fails the property that is about it.
+
+use mind_common::{
+    directory::State,
+    id::{BladeSet, DomainId},
+};
+use mind_model::{
+    action::progress,
+    liveness::walk,
+    property::{
+        Violation, acknowledged_is_kept, cache_agrees, directory_agrees, is_quiet, latest_is_read,
+        no_deadlock, nothing_wrong, single_writer,
+    },
+    settings::{FULL, QUICK},
+    value::Age,
+    world::{Copied, Mapping, World},
+};
+
+type Holds = fn(&World) -> bool;
+
+const RUNS: u64 = 40;
+
+/// States that runs end in, after any number of steps.
+fn states() -> impl Iterator<Item = World> {
+    QUICK.iter().chain(FULL).flat_map(|named| {
+        (0..RUNS).map(|seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let steps = random.usize(..80);
+            walk(&named.setting, &mut random, steps)
+        })
+    })
+}
+
+fn copies(world: &World) -> Vec<Copied> {
+    let hosts = world.hosts.iter().flatten();
+    let copies = hosts.filter_map(|host| host.cache.first().copied());
+    copies
+        .filter(|copy| copy.mapping != Mapping::Absent)
+        .collect()
+}
+
+fn is_owned(world: &World) -> bool {
+    copies(world)
+        .iter()
+        .any(|copy| copy.mapping == Mapping::Writable)
+}
+
+fn memory_is_latest(world: &World) -> bool {
+    world.memory.page(0).data.age == Age::Latest
+}
+
+/// Breaks a state that is right; `false` if there is nothing in it to break.
+type Spoil = fn(&mut World) -> bool;
+
+/// Each property, and what breaks it.
+const BROKEN: [(&str, Holds, Spoil); 7] = [
+    ("another copy beside the writer's", single_writer, |world| {
+        let number = world.hosts.len();
+        let free = (0..number).find(|at| {
+            let host = world.hosts[*at].as_ref();
+            world.is_heard(*at) && host.is_some_and(|host| host.cache[0].mapping == Mapping::Absent)
+        });
+        let heard = (0..number).filter(|at| world.is_heard(*at));
+        let is_owned = heard
+            .filter_map(|at| world.hosts[at].as_ref())
+            .any(|host| host.cache[0].mapping == Mapping::Writable);
+        if let (true, Some(at)) = (is_owned, free)
+            && let Some(host) = &mut world.hosts[at]
+        {
+            host.cache[0] = Copied {
+                mapping: Mapping::Readable,
+                age: Age::Latest,
+            };
+            return true;
+        }
+        false
+    }),
+    ("an old copy", latest_is_read, |world| {
+        let at = (0..world.hosts.len()).find(|at| {
+            let host = world.hosts[*at].as_ref();
+            world.is_heard(*at) && host.is_some_and(|host| host.cache[0].mapping != Mapping::Absent)
+        });
+        let host = at.and_then(|at| world.hosts[at].as_mut());
+        host.map(|host| host.cache[0].age = Age::Old).is_some()
+    }),
+    ("an old page in memory", acknowledged_is_kept, |world| {
+        let mut page = world.memory.page(0);
+        page.data.age = Age::Old;
+        world.memory.set_page(0, page);
+        true
+    }),
+    ("nobody is listed", directory_agrees, |world| {
+        let is_fit = is_quiet(world)
+            && (0..world.hosts.len()).any(|at| {
+                let host = world.hosts[at].as_ref();
+                world.is_heard(at)
+                    && host.is_some_and(|host| host.cache[0].mapping != Mapping::Absent)
+            });
+        if let (true, Some(slot)) = (is_fit, world.switch.slot_mut(0)) {
+            slot.word = slot.word.settled(State::Invalid, BladeSet::EMPTY);
+            return true;
+        }
+        false
+    }),
+    ("a page is gone from a cache", cache_agrees, |world| {
+        let mut caches = world
+            .hosts
+            .iter_mut()
+            .flatten()
+            .map(|host| &mut host.cache[0]);
+        let copy = caches.find(|copy| copy.mapping != Mapping::Absent);
+        copy.map(|copy| *copy = Copied::default()).is_some()
+    }),
+    ("a grant across domains", nothing_wrong, |world| {
+        world.violation = Some(Violation::Granted(DomainId(2)));
+        true
+    }),
+    ("what the controller said is gone", no_deadlock, |world| {
+        (world.network, world.links) = (Vec::new(), Vec::new());
+        let mut next = Vec::new();
+        progress(world, &mut next);
+        next.is_empty() && !is_quiet(world)
+    }),
+];
+
+#[test]
+fn a_state_that_is_wrong_in_one_thing_fails_the_property_that_is_about_it() {
+    for (what, holds, spoil) in BROKEN {
+        let mut broken = 0;
+        for mut world in states() {
+            assert!(holds(&world), "{what}: before");
+            if spoil(&mut world) {
+                assert!(!holds(&world), "{what}: must be seen in {world:#?}");
+                broken += 1;
+            }
+        }
+        println!("{what}: {broken} states");
+        assert!(broken > 0, "{what}: no state had something to break");
+    }
+}
+
+/// Each property without a part of its condition, or turned round: what runs would have to do for it
+/// to hold.
+const MUTATED: [(&str, Holds); 9] = [
+    ("a page has one copy at most", |world| {
+        copies(world).len() < 2
+    }),
+    ("nobody may write", |world| !is_owned(world)),
+    ("nobody has a copy", |world| copies(world).is_empty()),
+    ("memory always has the latest write", memory_is_latest),
+    ("memory never has it while somebody may write", |world| {
+        !is_owned(world) || !memory_is_latest(world)
+    }),
+    ("nobody has a copy when all is quiet", |world| {
+        !is_quiet(world) || copies(world).is_empty()
+    }),
+    ("no region is busy", |world| {
+        !world
+            .switch
+            .slots()
+            .iter()
+            .any(|slot| slot.word.state().is_busy())
+    }),
+    ("something is always under way", |world| !is_quiet(world)),
+    ("nothing is ever under way", is_quiet),
+];
+
+#[test]
+fn properties_with_another_condition_do_not_hold() {
+    for (what, holds) in MUTATED {
+        let failing = states().filter(|world| !holds(world)).count();
+        println!("{what}: fails in {failing} states");
+        assert!(failing > 0, "{what}: must fail in some state");
+    }
+}

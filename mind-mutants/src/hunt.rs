@@ -1,0 +1,92 @@
+//! Looks for the bug that is there now.
+
+use std::fmt;
+
+use mind_model::{
+    liveness::{SAMPLES, sample},
+    search::search,
+    settings::{FULL, Named, QUICK},
+};
+use mind_sim::batch::run_seeds;
+
+/// Seeds that are run before it is looked whether one failed.
+const BATCH: u64 = 20;
+/// Seeds that are run at the same time.
+const WORKERS: usize = 2;
+
+/// What gave it away, and after how much.
+pub(crate) enum Catch {
+    /// A property of the model does not hold.
+    Property {
+        /// Which one.
+        property: &'static str,
+        /// In which setting.
+        setting: &'static str,
+        /// Distinct states, of the settings before it as well.
+        states: usize,
+    },
+    /// A seed of the simulator fails.
+    Seed {
+        /// What it says.
+        failure: String,
+        /// Seeds, with it.
+        seeds: u64,
+    },
+}
+
+impl fmt::Display for Catch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Property {
+                property,
+                setting,
+                states,
+            } => write!(f, "{property} ({setting}; {states} states)"),
+            Self::Seed { failure, seeds } => write!(f, "{failure} ({seeds} seeds)"),
+        }
+    }
+}
+
+/// Searches the settings, quick ones first, each for at most so many states.
+pub(crate) fn by_model(most: usize) -> Option<Catch> {
+    let mut states = 0;
+    for named in QUICK.iter().chain(FULL) {
+        let cut = named.cut.map_or(most, |cut| cut.min(most));
+        let found = search(&Named {
+            cut: Some(cut),
+            ..*named
+        });
+        states += found.states;
+        if let Some(failure) = found.failures.first() {
+            return Some(Catch::Property {
+                property: failure.property,
+                setting: named.name,
+                states,
+            });
+        }
+    }
+    for named in QUICK.iter().chain(FULL) {
+        let outcome = sample(&named.setting, SAMPLES);
+        states += outcome.states;
+        if outcome.stuck.is_some() {
+            return Some(Catch::Property {
+                property: "once faults stop, all comes to rest",
+                setting: named.name,
+                states,
+            });
+        }
+    }
+    None
+}
+
+/// Runs seeds from 0 on.
+pub(crate) fn by_simulator(most: u64) -> Option<Catch> {
+    (0..most).step_by(BATCH as usize).find_map(|first| {
+        let batch = run_seeds(first, BATCH.min(most - first), WORKERS, &|| ());
+        let (seed, failure) = batch.failures.iter().min_by_key(|(seed, _)| *seed)?;
+        Some(Catch::Seed {
+            failure: failure.to_string(),
+            seeds: seed + 1,
+        })
+    })
+}
