@@ -18,6 +18,20 @@ pub const INTERRUPTED: u8 = 130;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
+/// Prints a result and a line end. A reader that has seen enough (`| head`) ends the program quietly, with success.
+///
+/// # Errors
+///
+/// Whatever else keeps standard output from being written.
+pub fn print(text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result,
+    }
+}
+
 /// Sends a daemon's log to stderr, coloured on a terminal; what is logged is for [`LOG_VARIABLE`] to say, `info` by
 /// default. To be called once.
 pub fn log_to_stderr() {

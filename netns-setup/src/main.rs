@@ -169,16 +169,14 @@ fn exec(blade: &str, command: &[std::ffi::OsString]) -> Result<ExitCode> {
 fn status(format: Format) -> Result<ExitCode> {
     let condition = testbed::look()?;
     let whole = matches!(&condition, Condition::Running { dead, .. } if dead.is_empty());
-    match format {
+    let text = match format {
         Format::Json => {
             let value = as_json(&condition);
-            println!(
-                "{}",
-                serde_json::to_string_pretty(&value).context("cannot write JSON")?
-            );
+            serde_json::to_string_pretty(&value).context("cannot write JSON")?
         }
-        Format::Text => println!("{}", as_text(&condition)),
-    }
+        Format::Text => as_text(&condition),
+    };
+    mind_cli::print(&text).context("cannot print")?;
     Ok(if whole {
         ExitCode::SUCCESS
     } else {

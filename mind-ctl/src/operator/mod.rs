@@ -18,7 +18,7 @@ pub(crate) mod vmas;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use mind_api::{Client, Endpoint, Reply, Request, endpoint::DEFAULT_SOCKET, operator::Status};
@@ -58,11 +58,11 @@ impl Common {
 
     /// Prints a value as JSON, or what is made of it for people.
     fn print<T: Serialize>(&self, value: &T, as_text: impl FnOnce(&T) -> String) -> Result<()> {
-        match self.output {
-            Format::Json => println!("{}", serde_json::to_string_pretty(value)?),
-            Format::Text => println!("{}", as_text(value)),
-        }
-        Ok(())
+        let text = match self.output {
+            Format::Json => serde_json::to_string_pretty(value)?,
+            Format::Text => as_text(value),
+        };
+        mind_cli::print(&text).context("cannot print")
     }
 }
 

@@ -52,7 +52,9 @@ fn seconds(text: &str) -> Result<f64, String> {
     let (least, most) = INTERVALS;
     match text.parse() {
         Ok(seconds) if (least..=most).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("expected a number of seconds from {least} to {most}")),
+        _ => Err(format!(
+            "expected a number of seconds from {least} to {most}"
+        )),
     }
 }
 
@@ -77,11 +79,11 @@ async fn once(controller: &Controller, args: &Args) -> Result<()> {
     tokio::time::sleep(Duration::from_secs_f64(args.interval)).await;
     let after = Sample::take(controller).await?;
     let rates = Rates::between(&before, &after, Order::default());
-    match args.common.output {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&rates)?),
-        Format::Text => println!("{}", screen(&rates, args.width, args.height)?),
-    }
-    Ok(())
+    let text = match args.common.output {
+        Format::Json => serde_json::to_string_pretty(&rates)?,
+        Format::Text => screen(&rates, args.width, args.height)?,
+    };
+    mind_cli::print(&text).context("cannot print")
 }
 
 /// A screen as text.
@@ -138,11 +140,7 @@ fn ticks(seconds: f64) -> Interval {
 }
 
 /// Draws until somebody has seen enough.
-async fn live(
-    controller: &Controller,
-    args: &Args,
-    terminal: &mut DefaultTerminal,
-) -> Result<()> {
+async fn live(controller: &Controller, args: &Args, terminal: &mut DefaultTerminal) -> Result<()> {
     let mut events = EventStream::new();
     let mut seconds = args.interval;
     let mut ticks = ticks(seconds);

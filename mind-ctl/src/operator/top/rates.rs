@@ -8,7 +8,7 @@ use mind_api::{
     program::{BUCKETS_NS, BladeReport, PathReport},
 };
 use mind_common::verdict::{Kind, Verdict};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::sample::Sample;
 
@@ -17,12 +17,12 @@ use super::sample::Sample;
 pub(super) struct Rates {
     /// Seconds between the samples.
     pub(super) seconds: f64,
-    /// Blades that are ready, and that are known.
-    pub(super) ready: (usize, usize),
-    /// Directory slots in use, and there are.
-    pub(super) slots: (u32, u32),
-    /// Pages of memory that vmas have, and that there are.
-    pub(super) memory: (u64, u64),
+    /// Blades: those that are ready.
+    pub(super) ready: Part,
+    /// Directory slots.
+    pub(super) slots: Part,
+    /// Pages of memory that vmas have.
+    pub(super) memory: Part,
     pub(super) domains: usize,
     pub(super) processes: u32,
     /// Compute blades.
@@ -32,16 +32,36 @@ pub(super) struct Rates {
     pub(super) regions: Vec<Region>,
 }
 
+/// So many of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Part {
+    pub(super) used: u64,
+    pub(super) of: u64,
+}
+
+impl Part {
+    /// From 0 to 1.
+    pub(super) fn share(self) -> f64 {
+        self.used as f64 / self.of.max(1) as f64
+    }
+}
+
+/// Pairs as an object, in their order.
+fn as_object<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, rate)| (name, rate)))
+}
+
 /// A compute blade's cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Blade {
     pub(super) name: String,
-    /// Pages in its cache, and that it may hold; none if it does not answer.
-    pub(super) pages: Option<(u64, u64)>,
+    /// Pages in its cache; none if it does not answer.
+    pub(super) pages: Option<Part>,
     pub(super) faults: f64,
     /// Of all faults, those that needed no request; none if there were no faults.
     pub(super) hit_rate: Option<f64>,
     /// Faults by the transition that they were, in the directory's order.
+    #[serde(serialize_with = "as_object")]
     pub(super) transitions: Vec<(String, f64)>,
     /// Half of the faults that took a request took less, in nanoseconds.
     pub(super) p50_ns: Option<u64>,
@@ -65,6 +85,7 @@ pub(super) struct Port {
     /// Those that ended there though they should not.
     pub(super) dropped: f64,
     /// Why they were refused or dropped, most frequent first.
+    #[serde(serialize_with = "as_object")]
     pub(super) reasons: Vec<(String, f64)>,
 }
 
@@ -113,7 +134,11 @@ struct Clock {
 impl Clock {
     /// Of a counter; one that began anew counts from 0.
     fn rate(self, before: u64, after: u64) -> f64 {
-        let count = if after < before { after } else { after - before };
+        let count = if after < before {
+            after
+        } else {
+            after - before
+        };
         self.of(count)
     }
 
@@ -164,13 +189,17 @@ impl Rates {
             .filter(|blade| blade.kind == BladeKind::Memory && blade.connected);
         let mut rates = Self {
             seconds,
-            ready: (
-                status.blades.iter().filter(|blade| blade.connected).count(),
-                status.blades.len(),
-            ),
-            slots: (status.slots_used, status.slots),
-            memory: memory.fold((0, 0), |(used, all), blade| {
-                (used + blade.allocated, all + blade.pages)
+            ready: Part {
+                used: status.blades.iter().filter(|blade| blade.connected).count() as u64,
+                of: status.blades.len() as u64,
+            },
+            slots: Part {
+                used: status.slots_used.into(),
+                of: status.slots.into(),
+            },
+            memory: memory.fold(Part::default(), |sum, blade| Part {
+                used: sum.used + blade.allocated,
+                of: sum.of + blade.pages,
             }),
             domains: status.domains.len(),
             processes: status.domains.iter().map(|domain| domain.processes).sum(),
@@ -195,7 +224,12 @@ impl Rates {
 }
 
 impl Blade {
-    fn between(clock: Clock, name: &str, before: Option<&BladeReport>, after: &BladeReport) -> Self {
+    fn between(
+        clock: Clock,
+        name: &str,
+        before: Option<&BladeReport>,
+        after: &BladeReport,
+    ) -> Self {
         let before = before.unwrap_or(after);
         let faults = clock.rate(before.faults, after.faults);
         let hits = clock.rate(before.hits, after.hits);
@@ -213,7 +247,10 @@ impl Blade {
         }
         Self {
             name: name.to_owned(),
-            pages: Some((after.pages, after.capacity)),
+            pages: Some(Part {
+                used: after.pages,
+                of: after.capacity,
+            }),
             faults,
             hit_rate: (faults > 0.0).then(|| (hits / faults).min(1.0)),
             transitions,
@@ -268,8 +305,7 @@ impl Port {
                 port.reasons.push((verdict.clone(), rate));
             }
         }
-        port.reasons
-            .sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        port.reasons.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         port
     }
 }
@@ -326,8 +362,15 @@ mod tests {
             ..PortStatus::default()
         };
         let rates = Port::between(Clock { seconds: 1.0 }, &port(0, 0), &port(2, 7));
-        assert_eq!((rates.packets, rates.refused, rates.dropped), (9.0, 2.0, 7.0));
-        let reasons: Vec<_> = rates.reasons.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            (rates.packets, rates.refused, rates.dropped),
+            (9.0, 2.0, 7.0)
+        );
+        let reasons: Vec<_> = rates
+            .reasons
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!(reasons, [Verdict::NoFanOut.name(), Verdict::Busy.name()]);
     }
 }

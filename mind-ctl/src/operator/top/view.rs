@@ -66,40 +66,52 @@ impl<'a> View<'a> {
 
     fn summary(&self) -> Line<'static> {
         let rates = self.rates;
-        let (ready, known) = rates.ready;
-        let style = match ready == known {
+        let Rates {
+            ready,
+            slots,
+            memory,
+            ..
+        } = rates;
+        let style = match ready.used == ready.of {
             true => Style::new().fg(Color::Green),
             false => Style::new().fg(Color::Red),
         };
-        let (slots, of_slots) = rates.slots;
-        let (pages, of_pages) = rates.memory;
         Line::from(vec![
-            Span::styled(format!("{ready}/{known} blades ready"), style),
+            Span::styled(format!("{} of {} blades", ready.used, ready.of), style),
             Span::raw(format!(
-                "  memory {} of {}  slots {slots}/{of_slots}  {} processes in {} domains",
-                size(pages << 12),
-                size(of_pages << 12),
-                rates.processes,
-                rates.domains,
+                "  memory {} of {}  slots {} of {}  {}, {}",
+                size(memory.used << 12),
+                size(memory.of << 12),
+                slots.used,
+                slots.of,
+                counted(rates.processes.into(), "process", "processes"),
+                counted(rates.domains as u64, "domain", "domains"),
             )),
         ])
     }
 
     fn draw_blades(&self, frame: &mut Frame<'_>, area: Rect) {
         let is_wide = area.width >= WIDE;
-        let names = self.rates.blades.iter().find(|blade| !blade.transitions.is_empty());
+        let names = self
+            .rates
+            .blades
+            .iter()
+            .find(|blade| !blade.transitions.is_empty());
         let names: Vec<_> = names
             .into_iter()
             .flat_map(|blade| blade.transitions.iter().map(|(name, _)| name.clone()))
             .collect();
         let mut columns = Columns::default();
-        columns.add(title("BLADE", area, self.rates.blades.len()), Constraint::Fill(1));
+        columns.add(
+            title("BLADE", area, self.rates.blades.len()),
+            Constraint::Length(10),
+        );
         if is_wide {
             columns.add(String::new(), Constraint::Length(BAR));
         }
-        columns.number("CACHE", 5);
+        columns.number("FULL", 4);
         columns.number("HITS", 4);
-        columns.number("FAULT/s", 7);
+        columns.number("FLT/s", 5);
         for name in &names {
             columns.number(name, 5);
         }
@@ -110,13 +122,20 @@ impl<'a> View<'a> {
         }
         columns.number("P50", 5);
         columns.number("P99", 5);
-        let rows = self.rates.blades.iter().map(|blade| blade_row(blade, is_wide));
+        let rows = self
+            .rates
+            .blades
+            .iter()
+            .map(|blade| blade_row(blade, is_wide));
         frame.render_widget(columns.table(rows), area);
     }
 
     fn draw_ports(&self, frame: &mut Frame<'_>, area: Rect) {
         let mut columns = Columns::default();
-        columns.add(title("PORT", area, self.rates.ports.len()), Constraint::Length(11));
+        columns.add(
+            title("PORT", area, self.rates.ports.len()),
+            Constraint::Length(11),
+        );
         columns.add("BLADE".to_owned(), Constraint::Length(8));
         columns.number("PACKETS/s", 9);
         columns.number("REFUSED/s", 9);
@@ -134,7 +153,10 @@ impl<'a> View<'a> {
         columns.number("INVAL/s", 7);
         columns.number("FALSE/s", 7);
         columns.add(" BLADES".to_owned(), Constraint::Fill(1));
-        frame.render_widget(columns.table(self.rates.regions.iter().map(region_row)), area);
+        frame.render_widget(
+            columns.table(self.rates.regions.iter().map(region_row)),
+            area,
+        );
     }
 }
 
@@ -153,7 +175,8 @@ impl Columns {
 
     /// A column of numbers, set to the right.
     fn number(&mut self, title: &str, width: u16) {
-        self.header.push(Cell::new(Line::from(title.to_owned()).right_aligned()));
+        self.header
+            .push(Cell::new(Line::from(title.to_owned()).right_aligned()));
         self.widths.push(Constraint::Length(width));
     }
 
@@ -191,12 +214,12 @@ fn number(text: String) -> Cell<'static> {
 
 fn blade_row(blade: &Blade, is_wide: bool) -> Row<'static> {
     let mut cells = vec![Cell::new(blade.name.clone())];
-    let Some((pages, capacity)) = blade.pages else {
+    let Some(pages) = blade.pages else {
         let style = Style::new().fg(Color::Red);
         cells.push(Cell::new(Span::styled("gone", style)));
         return Row::new(cells);
     };
-    let use_of_all = pages as f64 / capacity.max(1) as f64;
+    let use_of_all = pages.share();
     if is_wide {
         let style = match use_of_all >= FULL {
             true => Style::new().fg(Color::Yellow),
@@ -207,7 +230,12 @@ fn blade_row(blade: &Blade, is_wide: bool) -> Row<'static> {
     cells.push(number(percent(use_of_all)));
     cells.push(number(blade.hit_rate.map_or("-".to_owned(), percent)));
     cells.push(number(rate(blade.faults)));
-    cells.extend(blade.transitions.iter().map(|(_, count)| number(rate(*count))));
+    cells.extend(
+        blade
+            .transitions
+            .iter()
+            .map(|(_, count)| number(rate(*count))),
+    );
     if is_wide {
         for count in [
             blade.evictions,
@@ -228,7 +256,10 @@ fn port_row(port: &Port) -> Row<'static> {
         true => Style::new().fg(Color::Red),
         false => Style::new(),
     };
-    let reasons = port.reasons.iter().map(|(name, count)| format!("{name} {}", rate(*count)));
+    let reasons = port
+        .reasons
+        .iter()
+        .map(|(name, count)| format!("{name} {}", rate(*count)));
     let reasons: Vec<_> = reasons.collect();
     Row::new(vec![
         Cell::new(port.name.clone()),
@@ -271,9 +302,15 @@ fn footer_line(seconds: f64, is_paused: bool) -> Line<'static> {
     Line::from(spans)
 }
 
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 fn bar(part: f64) -> String {
     let full = (part.clamp(0.0, 1.0) * f64::from(BAR)).round() as u16;
-    (0..BAR).map(|at| if at < full { '█' } else { '░' }).collect()
+    (0..BAR)
+        .map(|at| if at < full { '█' } else { '░' })
+        .collect()
 }
 
 fn percent(part: f64) -> String {
@@ -319,13 +356,13 @@ fn scaled(mut number: f64, units: &[&str], step: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::top::screen;
+    use crate::operator::top::{rates::Part, screen};
 
     fn rates(blades: usize) -> Rates {
         let transitions = ["I->S", "I->M", "S->S", "S->M", "M->S", "M->M", "M"];
         let blade = |number: usize| Blade {
             name: format!("c{number}"),
-            pages: Some((244, 256)),
+            pages: Some(Part { used: 244, of: 256 }),
             faults: 12_345.0,
             hit_rate: Some(0.124),
             transitions: transitions.map(|name| (name.to_owned(), 1_764.0)).into(),
@@ -346,9 +383,18 @@ mod tests {
         };
         Rates {
             seconds: 1.0,
-            ready: (blades, blades),
-            slots: (130, 262_144),
-            memory: (2_048, 32_768),
+            ready: Part {
+                used: blades as u64,
+                of: blades as u64,
+            },
+            slots: Part {
+                used: 130,
+                of: 262_144,
+            },
+            memory: Part {
+                used: 2_048,
+                of: 32_768,
+            },
             domains: 1,
             processes: 3,
             blades: (0..blades).map(blade).collect(),
@@ -369,11 +415,11 @@ mod tests {
     fn a_screen_of_80_columns() {
         let text = screen(&rates(2), 80, 24).unwrap();
         let expected = "\
-2/2 blades ready  memory 8M of 128M  slots 130/262144  3 processes in 1 domains
+2 of 2 blades  memory 8M of 128M  slots 130 of 262144  3 processes, 1 domain
 
-BLADE  CACHE HITS FAULT/s  I->S  I->M  S->S  S->M  M->S  M->M     M   P50   P99
-c0       95%  12%     12k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  23us 1.2ms
-c1       95%  12%     12k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  23us 1.2ms
+BLADE      FULL HITS FLT/s  I->S  I->M  S->S  S->M  M->S  M->M     M   P50   P99
+c0          95%  12%   12k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  23us 1.2ms
+c1          95%  12%   12k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  23us 1.2ms
 
 PORT        BLADE    PACKETS/s REFUSED/s DROPPED/s   WHY
 c0          c0             99k        12       3.0   busy 12, no_fan_out 3.0
@@ -396,7 +442,10 @@ REGION          SIZE  STATE                GRANT/s INVAL/s FALSE/s  BLADES
     fn what_has_no_room_is_counted() {
         let text = screen(&rates(32), 80, 24).unwrap();
         assert_eq!(text.lines().count(), 24);
-        assert!(text.contains("BLADE 8/32") && text.contains("PORT 8/32"), "{text}");
+        assert!(
+            text.contains("BLADE 8/32") && text.contains("PORT 8/32"),
+            "{text}"
+        );
         assert!(text.contains("0x100000004000"), "{text}");
     }
 
@@ -421,7 +470,12 @@ REGION          SIZE  STATE                GRANT/s INVAL/s FALSE/s  BLADES
         ] {
             assert_eq!(rate(count), text);
         }
-        for (nanos, text) in [(999, "999ns"), (1_000, "1us"), (23_456, "23us"), (2_500_000_000, "2.5s")] {
+        for (nanos, text) in [
+            (999, "999ns"),
+            (1_000, "1us"),
+            (23_456, "23us"),
+            (2_500_000_000, "2.5s"),
+        ] {
             assert_eq!(time(nanos), text);
         }
         assert_eq!(size(16 << 10), "16K");
