@@ -164,7 +164,17 @@ impl Rates {
             .blades
             .iter()
             .filter(|blade| blade.kind == BladeKind::Compute);
-        let blades = compute.map(|blade| {
+        // As their ports are, not as they came.
+        let port = |name: &str| {
+            let blade = Some(name);
+            status
+                .ports
+                .iter()
+                .position(|port| port.blade.as_deref() == blade)
+        };
+        let mut compute: Vec<_> = compute.collect();
+        compute.sort_by_key(|blade| port(&blade.name).unwrap_or(usize::MAX));
+        let blades = compute.into_iter().map(|blade| {
             let name = &blade.name;
             match after.caches.get(name) {
                 Some(cache) => Blade::between(clock, name, before.caches.get(name), cache),
