@@ -48,9 +48,11 @@ impl fmt::Display for Catch {
 }
 
 /// Searches the settings, quick ones first, each for at most so many states.
-pub(crate) fn by_model(most: usize) -> Option<Catch> {
+pub(crate) fn by_model(within: &str, most: usize) -> Option<Catch> {
+    let settings = QUICK.iter().chain(FULL);
+    let settings = settings.filter(|named| named.name.contains(within));
     let mut states = 0;
-    for named in QUICK.iter().chain(FULL) {
+    for named in settings.clone() {
         let cut = named.cut.map_or(most, |cut| cut.min(most));
         let found = search(&Named {
             cut: Some(cut),
@@ -65,7 +67,7 @@ pub(crate) fn by_model(most: usize) -> Option<Catch> {
             });
         }
     }
-    for named in QUICK.iter().chain(FULL) {
+    for named in settings {
         let outcome = sample(&named.setting, SAMPLES);
         states += outcome.states;
         if outcome.stuck.is_some() {

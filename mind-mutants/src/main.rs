@@ -1,6 +1,8 @@
 //! Puts one bug after the other into the protocol, and shows whether the model and the simulator find
 //! it. Fails if one survives both.
 
+#[cfg(test)]
+mod at_once;
 mod hunt;
 mod reasons;
 
@@ -19,11 +21,14 @@ struct Options {
     /// Only bugs with this in their name.
     #[arg(long, default_value = "", value_name = "TEXT")]
     only: String,
+    /// Only settings of the model with this in their name.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    setting: String,
     /// States after which a setting is left, however many there are.
     #[arg(long, default_value_t = 600_000, value_name = "N")]
     states: usize,
     /// Seeds after which the simulator gives up.
-    #[arg(long, default_value_t = 400, value_name = "N")]
+    #[arg(long, default_value_t = 1_500, value_name = "N")]
     seeds: u64,
 }
 
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
         tried += 1;
         eprint!("{name} ... ");
         Mutant::activate(Some(mutant));
-        let model = by_model(options.states);
+        let model = by_model(&options.setting, options.states);
         let simulator = by_simulator(options.seeds);
         Mutant::activate(None);
         let reason = reasons::of(mutant);

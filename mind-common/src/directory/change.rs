@@ -381,6 +381,10 @@ impl Procedure {
     /// The word of the first half, which is about to cover what the second one's owner has: it may
     /// write back at any time. `None` if the word says so, or there is no such owner.
     fn with_owner_of_second(&self, first: Word, second: Word) -> Option<Word> {
+        #[cfg(feature = "mutants")]
+        if crate::mutant::Mutant::OwnerNotNamed.is_active() {
+            return None;
+        }
         let is_to_fail = self.fail && (is_orphan(first) || is_orphan(second));
         if self.change != Change::Merge || is_to_fail {
             return None;
