@@ -2,7 +2,7 @@
 
 use mind_common::mutant::Mutant;
 
-use crate::hunt::{by_model, by_simulator};
+use crate::hunt::{Settings, by_model, by_simulator};
 
 /// Enough of the simplest setting of the model.
 const STATES: usize = 20_000;
@@ -39,11 +39,11 @@ const BY_SIMULATOR: [Mutant; 10] = [
 fn bugs_are_found_at_once_and_nothing_without_them() {
     const SETTING: &str = "two blades share a page without end";
 
-    let catch = by_model(SETTING, STATES).or_else(|| by_simulator(SEEDS));
+    let catch = by_model(Settings::Quick, SETTING, STATES).or_else(|| by_simulator(SEEDS));
     assert!(catch.is_none(), "without a bug: {}", text(catch.as_ref()));
     for mutant in BY_MODEL {
         Mutant::activate(Some(mutant));
-        let catch = by_model(SETTING, STATES);
+        let catch = by_model(Settings::Quick, SETTING, STATES);
         assert!(catch.is_some(), "the model does not find {mutant:?}");
     }
     for mutant in BY_SIMULATOR {
