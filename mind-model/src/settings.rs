@@ -198,20 +198,6 @@ pub const FULL: &[Named] = &[
         },
     ),
     cut(
-        "two blades: a split, a merge, a repeat",
-        Setting {
-            pages: 2,
-            slots: 2,
-            ..TWO
-        },
-        Budget {
-            splits: 1,
-            merges: 1,
-            repeats: 1,
-            ..faults(4)
-        },
-    ),
-    cut(
         "three blades: all of it",
         Setting { slots: 2, ..THREE },
         Budget {

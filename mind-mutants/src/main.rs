@@ -22,7 +22,7 @@ struct Options {
     /// Only bugs with this in their name.
     #[arg(long, default_value = "", value_name = "TEXT")]
     only: String,
-    /// Only settings of the model with this in their name.
+    /// Only settings of the model with this in their name, quick or full.
     #[arg(long, default_value = "", value_name = "TEXT")]
     setting: String,
     /// Looks in the full settings as well, and for each bug with both, to see that where there is a
@@ -49,7 +49,7 @@ impl Hunt {
     fn of(mutant: Mutant, options: &Options) -> Self {
         let reason = reasons::of(mutant);
         let asks = |finder| options.everything || reason.is_none_or(|why| why.finder == finder);
-        let settings = if options.everything {
+        let settings = if options.everything || !options.setting.is_empty() {
             Settings::All
         } else {
             Settings::Quick
