@@ -58,6 +58,7 @@ mutants! {
     SeizedFromListed: "only who is listed in a busy word is told to flush, not who answered",
     SplitForgetsSharers: "a split's upper half begins as if nobody had it",
     MergeForgetsSharers: "what two regions become lists who had the lower one",
+    OwnerNotNamed: "a merge has pages lead to the first half before that names the second one's owner",
     // The compute blade.
     AnsweredBeforeStored: "an invalidation is answered before the write-back is acknowledged",
     InvalidationForgotten: "an invalidation that a request has to wait for is answered and forgotten",
@@ -65,6 +66,7 @@ mutants! {
     CopyKept: "programs keep a copy that an invalidation took",
     DirtyDropped: "a modified page is evicted without a write-back",
     BusyNotGivenUp: "a request that was told busy is kept while its region is wanted by another",
+    DeniedToLater: "a denial is for threads, too, that faulted after it was asked for",
     SameVersionWritten: "a write-back does not move the version on",
     NumberUsedAgain: "every request has the same number",
 }

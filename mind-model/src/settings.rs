@@ -105,6 +105,20 @@ pub const QUICK: &[Named] = &[
             ..faults(2)
         },
     ),
+    complete(
+        "an owner evicts while halves are merged",
+        Setting {
+            pages: 2,
+            slots: 2,
+            capacity: 1,
+            ..TWO
+        },
+        Budget {
+            splits: 1,
+            merges: 1,
+            ..faults(2)
+        },
+    ),
     complete("three blades evict and fetch again", THREE, faults(3)),
     complete(
         "an atomic operation in memory, a loss and a repeat",
@@ -181,20 +195,6 @@ pub const FULL: &[Named] = &[
             splits: 1,
             merges: 1,
             ..faults(3)
-        },
-    ),
-    cut(
-        "two blades: a split, a merge, a repeat",
-        Setting {
-            pages: 2,
-            slots: 2,
-            ..TWO
-        },
-        Budget {
-            splits: 1,
-            merges: 1,
-            repeats: 1,
-            ..faults(4)
         },
     ),
     cut(

@@ -13,6 +13,17 @@ use mind_sim::batch::run_seeds;
 const BATCH: u64 = 20;
 /// Seeds that are run at the same time.
 const WORKERS: usize = 2;
+/// States that each setting is searched for before one is searched for more.
+const ROUNDS: [usize; 2] = [20_000, 200_000];
+
+/// Where the model is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settings {
+    /// In the quick settings.
+    Quick,
+    /// In the full ones as well.
+    All,
+}
 
 /// What gave it away, and after how much.
 pub(crate) enum Catch {
@@ -47,25 +58,35 @@ impl fmt::Display for Catch {
     }
 }
 
-/// Searches the settings, quick ones first, each for at most so many states.
-pub(crate) fn by_model(most: usize) -> Option<Catch> {
+/// Searches the settings with this in their names, the quick ones or all, each for at most so many
+/// states; and first for fewer, as most bugs are close to where some setting begins.
+pub(crate) fn by_model(settings: Settings, within: &str, most: usize) -> Option<Catch> {
+    let full = match settings {
+        Settings::Quick => &[],
+        Settings::All => FULL,
+    };
+    let settings = QUICK.iter().chain(full);
+    let settings = settings.filter(|named| named.name.contains(within));
     let mut states = 0;
-    for named in QUICK.iter().chain(FULL) {
-        let cut = named.cut.map_or(most, |cut| cut.min(most));
-        let found = search(&Named {
-            cut: Some(cut),
-            ..*named
-        });
-        states += found.states;
-        if let Some(failure) = found.failures.first() {
-            return Some(Catch::Property {
-                property: failure.property,
-                setting: named.name,
-                states,
+    let rounds = ROUNDS.into_iter().filter(|states| *states < most);
+    for most in rounds.chain([most]) {
+        for named in settings.clone() {
+            let cut = named.cut.map_or(most, |cut| cut.min(most));
+            let found = search(&Named {
+                cut: Some(cut),
+                ..*named
             });
+            states += found.states;
+            if let Some(failure) = found.failures.first() {
+                return Some(Catch::Property {
+                    property: failure.property,
+                    setting: named.name,
+                    states,
+                });
+            }
         }
     }
-    for named in QUICK.iter().chain(FULL) {
+    for named in settings {
         let outcome = sample(&named.setting, SAMPLES);
         states += outcome.states;
         if outcome.stuck.is_some() {

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: builds the eBPF object and runs all tests of the host crates.
+//! `cargo xtask test`: builds the eBPF object and runs all tests of the host crates, and a
+//! part of the hunt for bugs.
 
 use std::ffi::OsString;
 
@@ -8,6 +9,7 @@ use crate::companions;
 use crate::object;
 use crate::process;
 use crate::setup;
+use crate::workspace;
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
@@ -32,6 +34,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     cargo
         .args(["test", "--workspace", "--exclude", "mind-ebpf"])
         .env(companions::VARIABLE, companions);
+    if !args.args.is_empty() {
+        cargo.arg("--").args(&args.args);
+    }
+    process::run(&mut cargo)?;
+
+    // Bugs that are found at once; `cargo xtask mutants` looks for all of them.
+    let mut cargo = object::host_cargo();
+    cargo.env("CARGO_TARGET_DIR", workspace::target().join("mutants"));
+    cargo.args(["test", "--release", "--package", "mind-mutants"]);
+    cargo.args(["--features", "mutants"]);
     if !args.args.is_empty() {
         cargo.arg("--").args(&args.args);
     }

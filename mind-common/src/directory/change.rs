@@ -7,6 +7,8 @@
 //! owner can still write back. What the slots cover changes in between ([`Do::Rewire`]), so a packet
 //! that looked up the old region finds a held word, or a later episode.
 
+mod giving;
+mod held;
 mod jointly;
 
 use super::{
@@ -18,7 +20,10 @@ use crate::{
     serial::Episode,
 };
 
+pub use held::{hold, release, seize};
 pub use jointly::{Jointly, jointly};
+
+use held::{both, is_orphan, joined};
 
 /// What is to become of a region, or of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -306,8 +311,6 @@ impl Procedure {
         }
     }
 
-    // Taking.
-
     fn watch(&mut self, now: u64, word: Word, before: Option<Episode>) -> Option<Do> {
         let is_same = before.is_none_or(|episode| episode == word.episode());
         self.stage = match word.state() {
@@ -396,171 +399,5 @@ impl Procedure {
             asked: BladeSet::EMPTY,
         };
         None
-    }
-
-    /// The word of the first half, which is about to cover what the second one's owner has: it may
-    /// write back at any time. `None` if the word says so, or there is no such owner.
-    fn with_owner_of_second(&self, first: Word, second: Word) -> Option<Word> {
-        let is_to_fail = self.fail && (is_orphan(first) || is_orphan(second));
-        if self.change != Change::Merge || is_to_fail {
-            return None;
-        }
-        match joined(first, second) {
-            Some((State::Modified, owner)) => {
-                let is_known = first.was() == Some(Was::Modified) && first.blades() == owner;
-                (!is_known).then(|| first.held(Was::Modified, owner))
-            }
-            _ => None,
-        }
-    }
-
-    // Giving back.
-
-    /// The word of a split's second slot, which belonged to nobody until now.
-    const fn upper(&self, first: Word, second: Word) -> Word {
-        match first.was() {
-            Some(was) => second.held(was, first.blades()),
-            None => second,
-        }
-    }
-
-    fn give(&self, first: Word, second: Word) -> Option<Do> {
-        const INVALID: Option<(State, BladeSet)> = Some((State::Invalid, BladeSet::EMPTY));
-        const FREE: Option<(State, BladeSet)> = Some((State::Free, BladeSet::EMPTY));
-        let (lower, upper) = match self.change {
-            Change::Reset | Change::Mourn => (INVALID, None),
-            Change::Free => (FREE, None),
-            Change::Split => (as_was(first), as_was(second)),
-            // Where they cannot be joined as they are, everybody has given them up.
-            Change::Merge => (joined(first, second).or(INVALID), FREE),
-        };
-        // What two have become has the copies of both, and all of it fails if either half does.
-        let whole = match self.change {
-            Change::Merge => (is_orphan(first) || is_orphan(second), both(first, second)),
-            _ => (is_orphan(first), first.blades()),
-        };
-        let half = (is_orphan(second), second.blades());
-        let lower = self.give_back(Which::First, first, whole, lower);
-        lower.or_else(|| self.give_back(Which::Second, second, half, upper))
-    }
-
-    /// Gives one word back, or lets accesses to it fail.
-    fn give_back(
-        &self,
-        slot: Which,
-        word: Word,
-        (is_lost, copies): (bool, BladeSet),
-        to: Option<(State, BladeSet)>,
-    ) -> Option<Do> {
-        let is_freed = matches!(to, Some((State::Free, _)));
-        match word.was() {
-            _ if is_freed => swap_to(slot, word, to),
-            // Until it is freed.
-            Some(Was::Lost) => None,
-            Some(_) if self.fail && is_lost => Some(Do::Swap {
-                slot,
-                old: word,
-                // Who has copies stays listed, and gives them up when it is freed.
-                new: word.held(Was::Lost, copies),
-            }),
-            _ => swap_to(slot, word, to),
-        }
-    }
-
-    fn leave(&self, first: Word, second: Word) -> Option<Do> {
-        // A second one that was orphaned before has not been fenced for this change; it stays.
-        let is_taken = self.change == Change::Merge
-            && (matches!(self.loss, Loss::Writes) || !is_orphan(second));
-        let second = is_taken
-            .then(|| swap_to(Which::Second, second, as_was(second)))
-            .flatten();
-        second.or_else(|| swap_to(Which::First, first, as_was(first)))
-    }
-}
-
-fn swap_to(slot: Which, word: Word, to: Option<(State, BladeSet)>) -> Option<Do> {
-    let (state, blades) = to?;
-    let new = release(word, state, blades)?;
-    Some(Do::Swap {
-        slot,
-        old: word,
-        new,
-    })
-}
-
-/// The controller takes a settled region; the blades stay listed, so that an owner can still write
-/// back. `None` for words of other states.
-pub const fn hold(word: Word) -> Option<Word> {
-    let was = match word.state() {
-        State::Invalid => Was::Invalid,
-        State::Shared => Was::Shared,
-        State::Modified => Was::Modified,
-        _ => return None,
-    };
-    Some(word.held(was, word.blades()))
-}
-
-/// The controller takes a busy region whose invalidation does not complete (paper, section 4.4).
-/// Of an owner's, the owner has what there is, until it has answered. Of one that was shared, any of
-/// `everybody` may have a copy: some have answered and are not listed any more, and one of them, or
-/// the requester, may have fetched it before. `None` for words of other states.
-pub const fn seize(word: Word, everybody: BladeSet) -> Option<Word> {
-    match word.state() {
-        State::SharedToModified => Some(word.held(Was::Shared, everybody)),
-        State::ModifiedToShared | State::ModifiedToModified => {
-            Some(word.held(Was::Modified, word.blades()))
-        }
-        _ => None,
-    }
-}
-
-/// What [`on_loss`](super::machine::on_loss) of an owner leaves.
-fn is_orphan(word: Word) -> bool {
-    word.was() == Some(Was::Modified) && word.blades().is_empty()
-}
-
-/// The controller gives a held region back, settled or to nobody. `None` when it is not held, or
-/// `state` is one that only packets lead to.
-pub const fn release(word: Word, state: State, blades: BladeSet) -> Option<Word> {
-    match (word.state(), state) {
-        (State::Held, State::Free | State::Invalid | State::Shared | State::Modified) => {
-            Some(word.settled(state, blades))
-        }
-        _ => None,
-    }
-}
-
-/// What a held region is when it is given back as it was, less the blades that are gone. `None` for
-/// one that has lost writes: it is not given back, whether or not somebody still has copies.
-const fn as_was(word: Word) -> Option<(State, BladeSet)> {
-    let blades = word.blades();
-    match word.was() {
-        Some(Was::Invalid | Was::Shared | Was::Modified) if blades.is_empty() => {
-            Some((State::Invalid, blades))
-        }
-        Some(Was::Invalid) => Some((State::Invalid, BladeSet::EMPTY)),
-        Some(Was::Shared) => Some((State::Shared, blades)),
-        Some(Was::Modified) => Some((State::Modified, blades)),
-        Some(Was::Lost) | None => None,
-    }
-}
-
-/// Who is listed in either word.
-fn both(first: Word, second: Word) -> BladeSet {
-    second.blades().iter().fold(first.blades(), BladeSet::with)
-}
-
-/// What two held halves are together, if that needs no invalidation: sharers with sharers, and an
-/// owner with copies of its own.
-fn joined(first: Word, second: Word) -> Option<(State, BladeSet)> {
-    let (lower, upper) = (as_was(first)?, as_was(second)?);
-    let all = upper.1.iter().fold(lower.1, BladeSet::with);
-    match (lower.0, upper.0) {
-        (State::Invalid, State::Invalid) => Some((State::Invalid, BladeSet::EMPTY)),
-        (State::Invalid | State::Shared, State::Invalid | State::Shared) => {
-            Some((State::Shared, all))
-        }
-        _ if all.is_single() => Some((State::Modified, all)),
-        _ => None,
     }
 }

@@ -1,48 +1,26 @@
 //! Changes of regions: shows each [`Procedure`] its words, and does what it says, of many at once.
 
+mod books;
+mod run;
 mod words;
 
 use std::collections::VecDeque;
 
+#[cfg(feature = "mutants")]
+use mind_common::mutant::Mutant;
 use mind_common::{
     addr::{Region, Va},
     directory::{
-        Word,
-        change::{Change, Do, Jointly, Outcome, Procedure, Which, jointly},
+        change::{Change, Do, Jointly, Procedure, jointly},
         machine::Loss,
     },
     id::{BladeId, BladeSet, Connection},
 };
-#[cfg(feature = "mutants")]
-use mind_common::{
-    directory::{State, Was},
-    mutant::Mutant,
-};
 
-use super::{Command, Controller, Entry, Link, Lost, Out, Progress, Step, Task};
+use super::{Command, Controller, Entry, Link, Out, Progress, Step, Task};
 use crate::switch::Switch;
-
-/// One region's part of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Run {
-    procedure: Procedure,
-    entry: Entry,
-    upper: Option<Entry>,
-    /// What it says; to be asked if nothing.
-    next: Option<Do>,
-    /// Who took writes along.
-    lost_with: Option<Connection>,
-}
-
-impl Run {
-    fn entries(&self) -> impl Iterator<Item = Entry> {
-        [Some(self.entry), self.upper].into_iter().flatten()
-    }
-
-    fn is_over(&self) -> bool {
-        matches!(self.next, Some(Do::Done(_)))
-    }
-}
+use books::rewiring;
+use run::Run;
 
 /// Where a change is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -135,7 +113,7 @@ impl Controller {
         let mut next = Vec::new();
         match &mut changing.stage {
             Stage::Words(number) if *number < changing.runs.len() => {
-                if !ask_or_swap(&mut changing.runs[*number], now, switch) {
+                if !changing.runs[*number].ask_or_swap(now, switch) {
                     *number += 1;
                 }
             }
@@ -282,58 +260,6 @@ impl Controller {
             run.procedure.lost(blade, loss);
         }
     }
-
-    /// What was lost is reported, and the books follow.
-    fn end(&mut self, changing: &Changing) {
-        for run in &changing.runs {
-            let Some(Do::Done(outcome)) = run.next else {
-                continue;
-            };
-            if outcome == Outcome::Changed(Loss::Writes) && changing.change != Change::Free {
-                let region = run.entry.region;
-                // Either half may be the one.
-                let joined = region.whole().filter(|_| changing.change == Change::Merge);
-                self.lost.push(Lost {
-                    region: joined.unwrap_or(region),
-                    with: run.lost_with.or(changing.gone),
-                });
-            }
-            let is_changed = matches!(outcome, Outcome::Changed(_));
-            match (changing.change, run.upper) {
-                (Change::Free, _) => {
-                    self.regions.remove(&run.entry.region.base());
-                    self.free.insert(run.entry.slot);
-                }
-                (Change::Split, Some(upper)) if is_changed => {
-                    if let Some((lower, _)) = run.entry.region.halves() {
-                        self.book(Entry {
-                            region: lower,
-                            ..run.entry
-                        });
-                        self.book(upper);
-                    }
-                }
-                (Change::Split, Some(upper)) => {
-                    self.free.insert(upper.slot);
-                }
-                (Change::Merge, Some(upper)) if is_changed => {
-                    if let Some(whole) = run.entry.region.whole() {
-                        self.regions.remove(&upper.region.base());
-                        self.free.insert(upper.slot);
-                        self.book(Entry {
-                            region: whole,
-                            ..run.entry
-                        });
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn book(&mut self, entry: Entry) {
-        self.regions.insert(entry.region.base(), entry);
-    }
 }
 
 /// All runs are asked again.
@@ -342,76 +268,4 @@ fn restart(changing: &mut Changing) {
         run.next = None;
     }
     changing.stage = Stage::Words(0);
-}
-
-/// Asks a run what to do, or swaps the word that it wants swapped. Whether it is to be asked again:
-/// between the two, packets may come.
-fn ask_or_swap(run: &mut Run, now: u64, switch: &mut Switch) -> bool {
-    let (first, second) = (run.entry.slot, run.upper.map(|upper| upper.slot));
-    match run.next {
-        Some(Do::Swap { slot, old, new }) => {
-            let index = match slot {
-                Which::First => Some(first),
-                Which::Second => second,
-            };
-            #[cfg(feature = "mutants")]
-            let new = spoilt(run.procedure.change(), slot, old, new);
-            // Whether it was still there shows in the next word.
-            let _ = index.map(|index| switch.swap_word(index, old, new));
-            run.next = None;
-            true
-        }
-        _ => {
-            let word = |index: usize| switch.slots().get(index).map(|slot| slot.word);
-            let first = word(first).unwrap_or_default();
-            let second = second.and_then(word).unwrap_or_default();
-            let next = run.procedure.next(now, first, second);
-            run.next = Some(next);
-            matches!(next, Do::Swap { .. })
-        }
-    }
-}
-
-/// The word that a bug puts in the place of another.
-#[cfg(feature = "mutants")]
-fn spoilt(change: Change, slot: Which, old: Word, new: Word) -> Word {
-    let is_merged = change == Change::Merge && slot == Which::First && old.was().is_some();
-    let is_seized = old.state() == State::SharedToModified;
-    if Mutant::MergeForgetsSharers.is_active() && is_merged
-        || Mutant::SeizedFromListed.is_active() && is_seized
-    {
-        return new.with_blades(old.blades());
-    }
-    new
-}
-
-/// How the tables follow, once all words are held.
-fn rewiring(changing: &Changing, second: Word) -> VecDeque<Step> {
-    let mut steps = VecDeque::new();
-    for run in &changing.runs {
-        let Entry { slot, region, .. } = run.entry;
-        match (changing.change, run.upper) {
-            (Change::Free, _) => steps.push_back(Step::Assign(region, None)),
-            (Change::Split, Some(upper)) => {
-                let lower = region.halves().map(|(lower, _)| lower);
-                steps.push_back(Step::Cover(slot, None));
-                steps.push_back(Step::Cover(slot, lower));
-                #[cfg(feature = "mutants")]
-                let second = if Mutant::SplitForgetsSharers.is_active() {
-                    second.held(Was::Invalid, BladeSet::EMPTY)
-                } else {
-                    second
-                };
-                steps.push_back(Step::Open(upper.slot, upper.region, second));
-                steps.push_back(Step::Assign(upper.region, Some(upper.slot)));
-            }
-            (Change::Merge, Some(upper)) => {
-                steps.push_back(Step::Assign(upper.region, Some(slot)));
-                steps.push_back(Step::Cover(slot, None));
-                steps.push_back(Step::Cover(slot, region.whole()));
-            }
-            _ => {}
-        }
-    }
-    steps
 }

@@ -68,7 +68,10 @@ impl Blade {
             return;
         };
         let page = transaction.page;
-        if event == Event::Refused(Refusal::Denied) && transaction.is_joined {
+        let is_joined = transaction.is_joined;
+        #[cfg(feature = "mutants")]
+        let is_joined = is_joined && !crate::mutant::Mutant::DeniedToLater.is_active();
+        if event == Event::Refused(Refusal::Denied) && is_joined {
             self.ask_anew(now, page, transaction.errand, out);
             return;
         }
