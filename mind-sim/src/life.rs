@@ -89,9 +89,9 @@ impl World<'_> {
         if until <= self.queue.now() {
             return Some(event);
         }
-        // Timers are looked at somewhere among all that has come.
+        // Timers are looked at somewhere among all packets that have come.
         let late = match event {
-            Event::Poll(_) => self.tardiness(),
+            Event::Poll(_) | Event::Down(..) => self.tardiness(),
             _ => 0,
         };
         self.queue.at(until + late, event);

@@ -14,6 +14,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use mind_sim::{
     batch::{Batch, run_seeds},
+    coverage::Pair,
     plan::Plan,
     run, shrink,
 };
@@ -33,6 +34,9 @@ struct Args {
     /// How many at the same time; by default one for each processor.
     #[arg(long, value_name = "N")]
     workers: Option<NonZero<usize>>,
+    /// Show how often each pair was reached, of those that can happen.
+    #[arg(long)]
+    coverage: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -60,6 +64,9 @@ fn try_main(args: &Args) -> Result<()> {
     let took = began.elapsed();
     bar.finish_and_clear();
     report(&batch, took, args.json)?;
+    if args.coverage && !args.json {
+        show_coverage(&batch)?;
+    }
     let Some((seed, failure)) = batch.failures.first() else {
         return Ok(());
     };
@@ -70,6 +77,19 @@ fn try_main(args: &Args) -> Result<()> {
         writeln!(out, "{:>12} {:?}", record.at, record.what)?;
     }
     bail!("{} of {} seeds failed", batch.failures.len(), batch.seeds)
+}
+
+fn show_coverage(batch: &Batch) -> Result<()> {
+    let mut pairs: Vec<_> = Pair::all()
+        .filter(|pair| pair.impossible().is_none())
+        .map(|pair| (batch.coverage.of(pair), pair))
+        .collect();
+    pairs.sort_by_key(|(count, _)| *count);
+    let mut out = std::io::stdout().lock();
+    for (count, pair) in pairs {
+        writeln!(out, "{count:>10} {pair}")?;
+    }
+    Ok(())
 }
 
 fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {

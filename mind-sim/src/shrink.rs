@@ -117,10 +117,11 @@ impl Search {
 
     /// Better weather.
     fn calm(&mut self) {
-        let changes: [fn(&mut Plan); 4] = [
+        let changes: [fn(&mut Plan); 5] = [
             |plan| plan.weather.loss = 0,
             |plan| plan.weather.duplication = 0,
             |plan| plan.weather.lateness = 0,
+            |plan| plan.echoes.clear(),
             |plan| plan.capacity = 1024,
         ];
         for change in changes {

@@ -14,7 +14,10 @@ use mind_common::{
 };
 use mind_nodes::Node;
 
-use crate::flaw::Flaw;
+use crate::{
+    echo::{Echo, Then},
+    flaw::Flaw,
+};
 
 /// Words of a page that somebody looks at; they stand for all 512.
 pub const WORDS: usize = 4;
@@ -247,6 +250,8 @@ pub struct Plan {
     pub weather: Weather,
     /// What else happens, and when, in nanoseconds.
     pub disturbances: Vec<(u64, Disturbance)>,
+    /// What follows when something happens.
+    pub echoes: Vec<Echo>,
     /// What is broken on purpose.
     pub flaw: Option<Flaw>,
 }
@@ -281,15 +286,20 @@ impl Plan {
 
     /// When the last of what goes wrong is over, in nanoseconds.
     pub(crate) fn calm_at(&self) -> u64 {
-        let ends = self.disturbances.iter().map(|(at, what)| match *what {
-            Disturbance::Change(..) | Disturbance::Mapping(..) => *at,
+        let followers = self.echoes.iter().filter_map(|echo| match echo.then {
+            Then::Happens(what) => Some((self.weather.until + echo.within, what)),
+            Then::Arrives(_) => None,
+        });
+        let disturbances = self.disturbances.iter().copied().chain(followers);
+        let ends = disturbances.map(|(at, what)| match what {
+            Disturbance::Change(..) | Disturbance::Mapping(..) => at,
             Disturbance::Hang { lasts, .. }
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the weather.
-            Disturbance::Unplug { .. } => *at,
+            Disturbance::Unplug { .. } => at,
         });
         ends.max().unwrap_or(0).max(self.weather.until)
     }
