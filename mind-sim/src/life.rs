@@ -25,7 +25,7 @@ impl World<'_> {
         let blade = life.blade;
         let capacity = self.plan.capacity;
         if let Some(machine) = self.machines.get_mut(&blade) {
-            machine.host = Some(Host::new(life, capacity));
+            machine.host = Some(Host::new(life, capacity, self.plan.load.hold));
         }
         for number in 0..self.threads.len() {
             let program = &self.plan.programs[number];

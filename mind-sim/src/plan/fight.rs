@@ -110,6 +110,10 @@ pub(super) fn plan(seed: u64) -> Plan {
                     Kind::Changes | Kind::Losses | Kind::Silence => 0..8,
                 }),
             controller: 5_000 << random.u32(0..8),
+            hold: match kind {
+                Kind::Denials => 10_000 << random.u32(0..6),
+                _ => Load::default().hold,
+            },
         },
         weather,
         disturbances: disturbances(random, kind, blades, region, weather.until),

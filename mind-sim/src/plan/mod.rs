@@ -129,6 +129,8 @@ pub struct Load {
     pub daemons: u64,
     /// What a step of the controller's takes, at most, in nanoseconds.
     pub controller: u64,
+    /// How long a compute blade keeps a page at least, in nanoseconds; for the whole run.
+    pub hold: u64,
 }
 
 impl Default for Load {
@@ -137,6 +139,7 @@ impl Default for Load {
         Self {
             daemons: 20_000,
             controller: 5_000,
+            hold: 10_000,
         }
     }
 }

@@ -83,16 +83,20 @@ fn repeats(region: Region) -> Vec<Echo> {
         let then = [300_000, 600_000, MILLISECOND];
         then.map(|within| echo(*after, 1, reset, within))
     });
-    let fails = Then::Happens(Disturbance::Crash {
-        blade: blade(0),
-        noticed: 0,
-        back: MILLISECOND,
+    let fails = [0, 1].map(|number| {
+        let blade = blade(number);
+        let (noticed, back) = (0, MILLISECOND);
+        Then::Happens(Disturbance::Crash {
+            blade,
+            noticed,
+            back,
+        })
     });
-    let taken = Pair::Word(WordKind::of_state(State::Modified), again);
-    let hangs = [0, 1].map(|number| echo(asks, 4, hang(number), 0));
+    let granted = Pair::Word(WordKind::of_state(State::Modified), again);
+    let hangs = [0, 1].map(|number| echo(asks, 2, hang(number), 0));
     resets
         .chain(hangs)
-        .chain([echo(taken, 3, fails, 500_000)])
+        .chain(fails.map(|fails| echo(granted, 4, fails, 100_000)))
         .collect()
 }
 
@@ -117,7 +121,9 @@ fn crowds() -> Vec<Echo> {
     let came = [Phase::Reading, Phase::Acquiring];
     let came = came.map(|phase| Pair::Page(phase, Event::Data(Version::new(0))));
     let stored = Pair::Page(Phase::Cleaning { evicting: false }, Event::Stored);
-    let came = came.map(|after| echo(after, 2, all, 5_000));
+    let came = [5_000, 50_000]
+        .into_iter()
+        .flat_map(|within| came.map(|after| echo(after, 2, all, within)));
     let stored = echo(stored, 1, most, 5_000);
-    came.into_iter().chain([stored]).collect()
+    came.chain([stored]).collect()
 }
