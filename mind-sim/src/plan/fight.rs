@@ -111,7 +111,7 @@ pub(super) fn plan(seed: u64) -> Plan {
                 }),
             controller: 5_000 << random.u32(0..8),
             hold: match kind {
-                Kind::Denials => 10_000 << random.u32(0..6),
+                Kind::Denials => 10_000 << random.u32(2..7),
                 _ => Load::default().hold,
             },
         },

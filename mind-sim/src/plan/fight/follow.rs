@@ -44,7 +44,13 @@ pub(super) fn echoes(kind: Kind, region: Region) -> Vec<Echo> {
             let all = Then::Arrives(Sort::Invalidate(Target::Invalid));
             let mut echoes = denials();
             // Kept for longer each time, so that it is denied before it was here for long enough.
-            echoes.push(echo(read, 2, all, 5_000));
+            echoes.push(echo(read, 4, all, 5_000));
+            // And wanted back once more while it is asked for again.
+            let asked = Pair::Page(Phase::Absent, Event::Fault(Access::Read));
+            for target in [Target::Invalid, Target::Shared] {
+                let again = Then::Arrives(Sort::Invalidate(target));
+                echoes.push(echo(asked, 2, again, 10_000));
+            }
             echoes
         }
         Kind::Room => crowds(),
