@@ -189,6 +189,11 @@ impl World<'_> {
             Op::Load(place) => self.access(number, place, true, false),
             Op::Store(place) => self.access(number, place, false, true),
             Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Until(at) => {
+                thread.next += 1;
+                let now = self.queue.now();
+                self.go_on_after(number, at.saturating_sub(now));
+            }
             Op::Mapping(mapping, region) => {
                 let machine = self.machines.get(&program.blade);
                 let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
@@ -303,7 +308,7 @@ impl World<'_> {
         };
         self.record(What::Fault(number, page, access));
         let domain = self.plan.programs[number].domain;
-        let most = self.load().daemons.max(UFFD);
+        let most = self.load().faults.max(UFFD);
         let delay = self.random.u64(UFFD..=most);
         let page = PageRequest { page, domain };
         self.queue

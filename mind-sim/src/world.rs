@@ -251,7 +251,7 @@ impl<'a> World<'a> {
 
     /// How late a daemon looks at its timers this time, in nanoseconds.
     pub(crate) fn tardiness(&mut self) -> u64 {
-        let most = self.load().daemons;
+        let most = self.load().timers;
         self.random.u64(0..=most)
     }
 

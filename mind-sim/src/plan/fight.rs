@@ -75,15 +75,31 @@ pub(super) fn plan(seed: u64) -> Plan {
         .unwrap_or_else(|| unreachable!("regions have such orders"));
     let weather = weather(random, kind);
     let programs = programs(random, kind, blades, region);
+    let capacity = match kind {
+        Kind::Room => random.usize(1..=2),
+        _ if random.u8(0..4) == 0 => random.usize(1..=3),
+        _ => 1024,
+    };
+    let pace = 1_000
+        << random.u32(match kind {
+            Kind::Silence => 1..3,
+            Kind::Deafness => 7..9,
+            Kind::Denials => 0..4,
+            Kind::Protection | Kind::Room => 0..7,
+            Kind::Changes | Kind::Losses => 0..12,
+            Kind::Echoes => 8..12,
+        });
+    let daemons = 20_000
+        << random.u32(match kind {
+            Kind::Room => 3..7,
+            Kind::Protection | Kind::Denials | Kind::Echoes | Kind::Deafness => 0..2,
+            Kind::Changes | Kind::Losses | Kind::Silence => 0..8,
+        });
     Plan {
         seed,
         blades,
         memories: 1,
-        capacity: match kind {
-            Kind::Room => random.usize(1..=2),
-            _ if random.u8(0..4) == 0 => random.usize(1..=3),
-            _ => 1024,
-        },
+        capacity,
         areas: vec![Area {
             domain: DOMAIN,
             region,
@@ -93,22 +109,10 @@ pub(super) fn plan(seed: u64) -> Plan {
             is_mapped: true,
         }],
         programs,
-        pace: 1_000
-            << random.u32(match kind {
-                Kind::Silence => 1..3,
-                Kind::Deafness => 7..9,
-                Kind::Denials => 0..4,
-                Kind::Protection | Kind::Room => 0..7,
-                Kind::Changes | Kind::Losses => 0..12,
-                Kind::Echoes => 8..12,
-            }),
+        pace,
         load: Load {
-            daemons: 20_000
-                << random.u32(match kind {
-                    Kind::Room => 3..7,
-                    Kind::Protection | Kind::Denials | Kind::Echoes | Kind::Deafness => 0..2,
-                    Kind::Changes | Kind::Losses | Kind::Silence => 0..8,
-                }),
+            faults: daemons,
+            timers: daemons,
             controller: 5_000 << random.u32(0..8),
             hold: match kind {
                 Kind::Denials => 10_000 << random.u32(2..7),

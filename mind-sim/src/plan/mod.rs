@@ -3,10 +3,12 @@
 //! the seed as the run goes.
 //!
 //! * `general`: runs in which a bit of everything happens,
-//! * `fight`: runs in which little is fought over.
+//! * `fight`: runs in which little is fought over,
+//! * `scene`: runs in which something is done step by step.
 
 mod fight;
 mod general;
+mod scene;
 
 use mind_common::{
     addr::{Region, Va},
@@ -53,6 +55,8 @@ pub enum Op {
     Sync(Region),
     /// Has an area mapped, unmapped or protected.
     Mapping(Mapping, Region),
+    /// Waits until that time, in nanoseconds.
+    Until(u64),
 }
 
 impl Op {
@@ -63,6 +67,7 @@ impl Op {
                 region.contains(place.page)
             }
             Self::Sync(of) | Self::Mapping(_, of) => region.contains(of.base()),
+            Self::Until(_) => false,
         }
     }
 }
@@ -124,9 +129,10 @@ pub struct Weather {
 /// How late those are who have more to do than they can, until nothing goes wrong any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How late a compute blade's daemon hears of a fault, and looks at its timers, at most, in
-    /// nanoseconds.
-    pub daemons: u64,
+    /// How late a compute blade's daemon hears of a fault, at most, in nanoseconds.
+    pub faults: u64,
+    /// How late it looks at its timers, at most, in nanoseconds.
+    pub timers: u64,
     /// What a step of the controller's takes, at most, in nanoseconds.
     pub controller: u64,
     /// How long a compute blade keeps a page at least, in nanoseconds; for the whole run.
@@ -137,7 +143,8 @@ impl Default for Load {
     /// Nobody has much to do.
     fn default() -> Self {
         Self {
-            daemons: 20_000,
+            faults: 20_000,
+            timers: 20_000,
             controller: 5_000,
             hold: 10_000,
         }
@@ -272,12 +279,12 @@ pub(crate) fn dice(seed: u64, purpose: u64) -> fastrand::Rng {
 }
 
 impl Plan {
-    /// The run that a seed stands for: every second is a fight.
+    /// The run that a seed stands for: every second is a fight, and every tenth a scene.
     pub fn of_seed(seed: u64) -> Self {
-        if seed % 2 == 1 {
-            fight::plan(seed)
-        } else {
-            general::plan(seed)
+        match seed % 10 {
+            8 => scene::plan(seed),
+            digit if digit % 2 == 1 => fight::plan(seed),
+            _ => general::plan(seed),
         }
     }
 

@@ -1,0 +1,360 @@
+//! Runs in which a few blades bring something about step by step, again and again: what takes
+//! several things in the right order, of which each is rare.
+
+use mind_common::{
+    addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE},
+    blade::{
+        Access,
+        page::{Event, Phase},
+    },
+    directory::{State, Target, Want, Was, Word},
+    id::{BladeSet, DomainId},
+    serial::Version,
+};
+use mind_nodes::Node;
+
+use super::{
+    Area, Change, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program, WORDS,
+    Weather, blade, dice,
+};
+use crate::{
+    coverage::{Happening, Kind as WordKind, Pair},
+    echo::{Echo, Sort, Then},
+};
+
+/// Whose memory it is.
+const DOMAIN: DomainId = DomainId(1);
+
+/// A microsecond, in nanoseconds.
+const MICROSECOND: u64 = 1_000;
+
+/// What is brought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// A blade may not write a page that has just come, gives it up for somebody else, and asks
+    /// for it again while it is wanted back again.
+    Denied,
+    /// Timers of a page go off when it has long been given up and asked for again.
+    Timers,
+    /// A page that is to be forwarded waits for another of its region, and threads that faulted
+    /// on it before make themselves heard.
+    Leaving,
+    /// A blade is granted permission to write and does not hear of it; when it asks again, its
+    /// region has been given to somebody who failed, or up.
+    Repeats,
+    /// The owner of one half of a region fails while the halves are joined, and sharers of the
+    /// other half stay listed.
+    Halves,
+}
+
+impl Scene {
+    const ALL: [Self; 5] = [
+        Self::Denied,
+        Self::Timers,
+        Self::Leaving,
+        Self::Repeats,
+        Self::Halves,
+    ];
+
+    /// How long it takes, in nanoseconds, and how often it is played.
+    const fn rounds(self) -> (u64, u64) {
+        match self {
+            Self::Denied => (5 * MILLISECOND, 8),
+            Self::Timers | Self::Leaving => (40 * MILLISECOND, 1),
+            Self::Repeats | Self::Halves => (10 * MILLISECOND, 6),
+        }
+    }
+}
+
+/// What threads do and what is done to them, as it is written down.
+struct Script {
+    random: fastrand::Rng,
+    region: Region,
+    programs: Vec<Program>,
+    disturbances: Vec<(u64, Disturbance)>,
+}
+
+impl Script {
+    fn page(&self, number: u64) -> Va {
+        Va(self.region.base().0 + (number << PAGE_SHIFT))
+    }
+
+    fn place(&mut self, page: u64) -> Place {
+        Place {
+            page: self.page(page),
+            word: self.random.usize(0..WORDS),
+        }
+    }
+
+    /// The thread reads that page at that time, or as soon as it can.
+    fn load(&mut self, thread: usize, page: u64, at: u64) {
+        let place = self.place(page);
+        self.programs[thread]
+            .ops
+            .extend([Op::Until(at), Op::Load(place)]);
+    }
+
+    /// The thread writes that page at that time, or as soon as it can.
+    fn store(&mut self, thread: usize, page: u64, at: u64) {
+        let place = self.place(page);
+        self.programs[thread]
+            .ops
+            .extend([Op::Until(at), Op::Store(place)]);
+    }
+
+    /// That happens between these two times.
+    fn disturb(&mut self, times: std::ops::Range<u64>, what: Disturbance) {
+        self.disturbances.push((self.random.u64(times), what));
+    }
+
+    /// What was lost is forgotten.
+    fn begin_anew(&mut self, at: u64) {
+        for (after, mapping) in [(0, Mapping::Unmap), (400 * MICROSECOND, Mapping::Map)] {
+            let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
+            self.disturbances.push((at + after, mapping));
+        }
+    }
+
+    fn crash(&mut self, number: u8, times: std::ops::Range<u64>, noticed: u64) {
+        let crash = Disturbance::Crash {
+            blade: blade(number),
+            noticed,
+            back: MILLISECOND + noticed,
+        };
+        self.disturb(times, crash);
+    }
+
+    fn denied(&mut self, at: u64) {
+        let us = |after: u64| at + after * MICROSECOND;
+        self.store(0, 0, us(0));
+        self.load(1, 0, us(500));
+        self.store(0, 0, us(1_000));
+        self.store(1, 0, us(1_600));
+        for (after, mapping) in [(2_400, Mapping::Freeze), (4_200, Mapping::Thaw)] {
+            let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
+            self.disturbances.push((us(after), mapping));
+        }
+        self.load(0, 0, us(3_200));
+        self.store(0, 0, us(3_200));
+        if self.random.bool() {
+            self.load(0, 0, us(3_200));
+        } else {
+            self.store(0, 0, us(3_200));
+        }
+    }
+
+    /// Everybody reads and writes two pages.
+    fn crowd(&mut self, length: usize) {
+        for thread in 0..self.programs.len() {
+            for _ in 0..length {
+                let page = self.random.u64(0..2);
+                let place = self.place(page);
+                let op = match self.random.u8(0..4) {
+                    0 => Op::Load(place),
+                    _ => Op::Store(place),
+                };
+                self.programs[thread].ops.push(op);
+            }
+        }
+    }
+
+    fn repeats(&mut self, at: u64) {
+        let us = |after: u64| at + after * MICROSECOND;
+        self.load(0, 0, us(0));
+        self.load(1, 0, us(0));
+        let unplug = Disturbance::Unplug {
+            node: Node::Compute(blade(0)),
+            lasts: MILLISECOND,
+        };
+        self.disturbances.push((us(500), unplug));
+        self.store(0, 0, us(600));
+        // It asks again 4 ms later.
+        let reset = Disturbance::Change(Change::Reset, self.region.base());
+        match self.random.u8(0..4) {
+            0 => {
+                for after in [5_000, 5_700] {
+                    self.disturb(us(after)..us(after + 200), reset);
+                }
+            }
+            1 => {
+                self.load(1, 0, us(5_000));
+                self.disturb(us(5_400)..us(5_800), reset);
+            }
+            2 => self.disturb(us(4_700)..us(5_400), reset),
+            _ => {
+                self.store(2, 0, us(5_000));
+                self.crash(2, us(5_400)..us(6_000), 0);
+            }
+        }
+        self.begin_anew(us(9_000));
+    }
+
+    fn halves(&mut self, at: u64) {
+        let us = |after: u64| at + after * MICROSECOND;
+        let [split, merge] = [Change::Split, Change::Merge]
+            .map(|change| Disturbance::Change(change, self.region.base()));
+        self.disturbances.push((us(0), split));
+        let written = self.random.u64(0..2);
+        self.store(0, written, us(1_500));
+        self.load(1, 1 - written, us(1_500));
+        self.load(2, 1 - written, us(1_500));
+        let noticed = self.random.u64(0..600 * MICROSECOND);
+        self.crash(0, us(2_500)..us(2_900), noticed);
+        self.disturbances.push((us(2_500), merge));
+        self.crash(1, us(3_300)..us(5_000), 0);
+        self.store(2, 1 - written, us(2_600));
+        self.begin_anew(us(8_000));
+    }
+}
+
+fn threads(scene: Scene) -> (u8, usize) {
+    match scene {
+        Scene::Denied => (2, 1),
+        Scene::Timers => (3, 1),
+        Scene::Leaving => (2, 4),
+        Scene::Repeats | Scene::Halves => (3, 1),
+    }
+}
+
+/// The run that a seed stands for.
+pub(super) fn plan(seed: u64) -> Plan {
+    let scene = Scene::ALL[(seed / 10 % Scene::ALL.len() as u64) as usize];
+    let region = Region::containing(Va(WINDOW_BASE), 1)
+        .unwrap_or_else(|| unreachable!("regions have such orders"));
+    let (blades, threads) = threads(scene);
+    let homes = (0..blades).flat_map(|number| std::iter::repeat_n(number, threads));
+    let programs = homes.map(|number| Program {
+        blade: blade(number),
+        domain: DOMAIN,
+        ops: Vec::new(),
+    });
+    let mut script = Script {
+        random: dice(seed, 1),
+        region,
+        programs: programs.collect(),
+        disturbances: Vec::new(),
+    };
+    let (length, count) = scene.rounds();
+    for round in 0..count {
+        let at = MILLISECOND + round * length + script.random.u64(0..100_000);
+        match scene {
+            Scene::Denied => script.denied(at),
+            Scene::Timers => script.crowd(400),
+            Scene::Leaving => script.crowd(60),
+            Scene::Repeats => script.repeats(at),
+            Scene::Halves => script.halves(at),
+        }
+    }
+    let random = &mut script.random;
+    let load = Load {
+        faults: match scene {
+            Scene::Leaving => 640 * MICROSECOND,
+            _ => 2 * MICROSECOND,
+        },
+        timers: match scene {
+            Scene::Timers => 3 * MILLISECOND,
+            _ => 20 * MICROSECOND,
+        },
+        controller: 5_000 << random.u32(0..5),
+        hold: match scene {
+            Scene::Denied => 400 * MICROSECOND,
+            Scene::Leaving => 200 * MICROSECOND,
+            _ => Load::default().hold,
+        },
+    };
+    Plan {
+        seed,
+        blades,
+        memories: 1,
+        capacity: match scene {
+            Scene::Timers => random.usize(1..=2),
+            _ => 1024,
+        },
+        areas: vec![Area {
+            domain: DOMAIN,
+            region,
+            fails: matches!(scene, Scene::Repeats | Scene::Halves),
+            is_writable: true,
+            is_mapped: true,
+        }],
+        programs: script.programs,
+        pace: match scene {
+            Scene::Timers => 1_000 << random.u32(3..7),
+            _ => MICROSECOND,
+        },
+        load,
+        weather: Weather {
+            loss: 0,
+            duplication: 0,
+            lateness: 0,
+            latest: 0,
+            until: MILLISECOND + count * length,
+        },
+        disturbances: script.disturbances,
+        echoes: echoes(scene, blades),
+        flaw: None,
+    }
+}
+
+/// Once in so many times, within so many nanoseconds.
+const fn echo(after: Pair, one_in: u32, then: Then, within: u64) -> Echo {
+    Echo {
+        after,
+        one_in,
+        then,
+        within,
+    }
+}
+
+fn echoes(scene: Scene, blades: u8) -> Vec<Echo> {
+    let [all, most] = [Target::Invalid, Target::Shared].map(Sort::Invalidate);
+    let [all, most] = [all, most].map(Then::Arrives);
+    let faults = |phase, access| Pair::Page(phase, Event::Fault(access));
+    let came = [Phase::Reading, Phase::Acquiring];
+    let came = came.map(|phase| Pair::Page(phase, Event::Data(Version::new(0))));
+    match scene {
+        Scene::Denied => vec![
+            echo(faults(Phase::Shared, Access::Write), 1, all, 3_000),
+            echo(faults(Phase::Absent, Access::Read), 2, all, 4_000),
+            echo(faults(Phase::Absent, Access::Read), 2, most, 4_000),
+            echo(faults(Phase::Absent, Access::Write), 2, all, 4_000),
+            echo(faults(Phase::Absent, Access::Write), 2, most, 4_000),
+        ],
+        Scene::Timers => {
+            let mut echoes = Vec::new();
+            for after in came {
+                echoes.push(echo(after, 2, all, 5_000));
+                echoes.push(echo(after, 2, most, 50_000));
+            }
+            let slow = [
+                faults(Phase::Shared, Access::Write),
+                Pair::Page(Phase::Modified, Event::Evict),
+            ];
+            for number in 0..blades {
+                let node = Node::Compute(blade(number));
+                let lasts = MILLISECOND;
+                let unplug = Then::Happens(Disturbance::Unplug { node, lasts });
+                echoes.extend(slow.map(|after| echo(after, 3, unplug, 0)));
+            }
+            echoes
+        }
+        Scene::Leaving => Vec::new(),
+        Scene::Repeats => {
+            let taken = [State::Invalid, State::Shared, State::Modified];
+            let taken = taken.map(|state| Pair::Word(WordKind::of_state(state), Happening::Taken));
+            let held = |was| {
+                let held = Word::default().held(was, BladeSet::EMPTY);
+                Pair::Word(WordKind::of(held), Happening::Given)
+            };
+            let given = [Was::Invalid, Was::Shared, Was::Modified].map(held);
+            let begun = [Want::Read, Want::Acquire].map(|want| {
+                let kind = WordKind::of_state(State::Modified);
+                Pair::Word(kind, Happening::Request(want, false))
+            });
+            let upgrade = Then::Arrives(Sort::Request(Want::Upgrade, true));
+            let after = taken.into_iter().chain(given).chain(begun);
+            after.map(|after| echo(after, 1, upgrade, 1_000)).collect()
+        }
+        Scene::Halves => Vec::new(),
+    }
+}
