@@ -82,11 +82,12 @@ impl Thread {
         self.state == State::Done
     }
 
-    /// Its blade goes down: what it was about to do does not happen.
+    /// Its blade goes down: what it has begun does not happen.
     pub(crate) fn stop(&mut self) {
         if !self.is_done() {
+            let has_begun = !matches!(self.state, State::Down | State::Ready);
             self.state = State::Down;
-            self.next = (self.next + 1).min(self.length);
+            self.next = (self.next + usize::from(has_begun)).min(self.length);
             self.turn += 1;
         }
     }
@@ -189,11 +190,10 @@ impl World<'_> {
             Op::Load(place) => self.access(number, place, true, false),
             Op::Store(place) => self.access(number, place, false, true),
             Op::Exchange(place) => self.access(number, place, true, true),
-            Op::Until(at) => {
-                thread.next += 1;
-                let now = self.queue.now();
-                self.go_on_after(number, at.saturating_sub(now));
-            }
+            Op::Until(at) => match at.checked_sub(self.queue.now()) {
+                None | Some(0) => self.done_with_op(number),
+                Some(left) => self.go_on_after(number, left),
+            },
             Op::Mapping(mapping, region) => {
                 let machine = self.machines.get(&program.blade);
                 let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));

@@ -59,9 +59,10 @@ impl Scene {
     /// How long it takes, in nanoseconds, and how often it is played.
     const fn rounds(self) -> (u64, u64) {
         match self {
-            Self::Denied => (5 * MILLISECOND, 8),
-            Self::Timers | Self::Leaving => (40 * MILLISECOND, 1),
-            Self::Repeats | Self::Halves => (10 * MILLISECOND, 6),
+            Self::Denied => (6 * MILLISECOND, 8),
+            Self::Timers => (12 * MILLISECOND, 6),
+            Self::Leaving => (60 * MILLISECOND, 1),
+            Self::Repeats | Self::Halves => (12 * MILLISECOND, 6),
         }
     }
 }
@@ -130,16 +131,40 @@ impl Script {
         self.load(1, 0, us(500));
         self.store(0, 0, us(1_000));
         self.store(1, 0, us(1_600));
-        for (after, mapping) in [(2_400, Mapping::Freeze), (4_200, Mapping::Thaw)] {
+        for (after, mapping) in [(2_400, Mapping::Freeze), (5_000, Mapping::Thaw)] {
             let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
             self.disturbances.push((us(after), mapping));
         }
-        self.load(0, 0, us(3_200));
-        self.store(0, 0, us(3_200));
+        // The other page keeps the invalidation from being answered when this one is given up.
+        self.load(0, 1, us(3_200));
+        self.load(0, 0, us(3_400));
+        self.store(0, 0, us(3_400));
         if self.random.bool() {
-            self.load(0, 0, us(3_200));
+            self.load(0, 0, us(3_400));
         } else {
-            self.store(0, 0, us(3_200));
+            self.store(0, 0, us(3_400));
+        }
+    }
+
+    fn timers(&mut self, at: u64) {
+        let us = |after: u64| at + after * MICROSECOND;
+        self.store(1, 0, us(0));
+        self.store(0, 0, us(200));
+        self.store(1, 0, us(600));
+        self.load(0, 0, us(1_000));
+        self.store(1, 0, us(1_100));
+        let unplug = Disturbance::Unplug {
+            node: Node::Compute(blade(0)),
+            lasts: MILLISECOND,
+        };
+        self.disturbances.push((us(1_380), unplug));
+        if self.random.bool() {
+            self.store(0, 0, us(1_300));
+            // There is room for one.
+            self.store(0, 1, us(1_400));
+        } else {
+            self.load(0, 0, us(1_300));
+            self.store(0, 0, us(1_400));
         }
     }
 
@@ -170,7 +195,7 @@ impl Script {
         self.store(0, 0, us(600));
         // It asks again 4 ms later.
         let reset = Disturbance::Change(Change::Reset, self.region.base());
-        match self.random.u8(0..4) {
+        match self.random.u8(0..6) {
             0 => {
                 for after in [5_000, 5_700] {
                     self.disturb(us(after)..us(after + 200), reset);
@@ -186,7 +211,7 @@ impl Script {
                 self.crash(2, us(5_400)..us(6_000), 0);
             }
         }
-        self.begin_anew(us(9_000));
+        self.begin_anew(us(10_000));
     }
 
     fn halves(&mut self, at: u64) {
@@ -198,11 +223,13 @@ impl Script {
         self.store(0, written, us(1_500));
         self.load(1, 1 - written, us(1_500));
         self.load(2, 1 - written, us(1_500));
-        let noticed = self.random.u64(0..600 * MICROSECOND);
-        self.crash(0, us(2_500)..us(2_900), noticed);
+        // It is waited for, until that is known.
         self.disturbances.push((us(2_500), merge));
-        self.crash(1, us(3_300)..us(5_000), 0);
-        self.store(2, 1 - written, us(2_600));
+        let noticed = self.random.u64(50 * MICROSECOND..1_000 * MICROSECOND);
+        self.crash(0, us(2_300)..us(2_500), noticed);
+        self.store(1, 1 - written, us(3_500));
+        self.store(2, 1 - written, us(3_500));
+        self.crash(1, us(4_500)..us(6_000), 0);
         self.begin_anew(us(8_000));
     }
 }
@@ -210,7 +237,7 @@ impl Script {
 fn threads(scene: Scene) -> (u8, usize) {
     match scene {
         Scene::Denied => (2, 1),
-        Scene::Timers => (3, 1),
+        Scene::Timers => (2, 1),
         Scene::Leaving => (2, 4),
         Scene::Repeats | Scene::Halves => (3, 1),
     }
@@ -239,7 +266,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         let at = MILLISECOND + round * length + script.random.u64(0..100_000);
         match scene {
             Scene::Denied => script.denied(at),
-            Scene::Timers => script.crowd(400),
+            Scene::Timers => script.timers(at),
             Scene::Leaving => script.crowd(60),
             Scene::Repeats => script.repeats(at),
             Scene::Halves => script.halves(at),
@@ -248,17 +275,16 @@ pub(super) fn plan(seed: u64) -> Plan {
     let random = &mut script.random;
     let load = Load {
         faults: match scene {
-            Scene::Leaving => 640 * MICROSECOND,
+            Scene::Leaving => 1_500 * MICROSECOND,
             _ => 2 * MICROSECOND,
         },
         timers: match scene {
-            Scene::Timers => 3 * MILLISECOND,
+            Scene::Timers => 4 * MILLISECOND,
             _ => 20 * MICROSECOND,
         },
         controller: 5_000 << random.u32(0..5),
         hold: match scene {
             Scene::Denied => 400 * MICROSECOND,
-            Scene::Leaving => 200 * MICROSECOND,
             _ => Load::default().hold,
         },
     };
@@ -267,7 +293,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         blades,
         memories: 1,
         capacity: match scene {
-            Scene::Timers => random.usize(1..=2),
+            Scene::Timers => 1,
             _ => 1024,
         },
         areas: vec![Area {
@@ -278,20 +304,20 @@ pub(super) fn plan(seed: u64) -> Plan {
             is_mapped: true,
         }],
         programs: script.programs,
-        pace: match scene {
-            Scene::Timers => 1_000 << random.u32(3..7),
-            _ => MICROSECOND,
-        },
+        pace: MICROSECOND,
         load,
         weather: Weather {
-            loss: 0,
+            loss: match scene {
+                Scene::Leaving => 150,
+                _ => 0,
+            },
             duplication: 0,
             lateness: 0,
             latest: 0,
             until: MILLISECOND + count * length,
         },
         disturbances: script.disturbances,
-        echoes: echoes(scene, blades),
+        echoes: echoes(scene),
         flaw: None,
     }
 }
@@ -306,37 +332,21 @@ const fn echo(after: Pair, one_in: u32, then: Then, within: u64) -> Echo {
     }
 }
 
-fn echoes(scene: Scene, blades: u8) -> Vec<Echo> {
+fn echoes(scene: Scene) -> Vec<Echo> {
     let [all, most] = [Target::Invalid, Target::Shared].map(Sort::Invalidate);
     let [all, most] = [all, most].map(Then::Arrives);
     let faults = |phase, access| Pair::Page(phase, Event::Fault(access));
-    let came = [Phase::Reading, Phase::Acquiring];
-    let came = came.map(|phase| Pair::Page(phase, Event::Data(Version::new(0))));
     match scene {
         Scene::Denied => vec![
             echo(faults(Phase::Shared, Access::Write), 1, all, 3_000),
-            echo(faults(Phase::Absent, Access::Read), 2, all, 4_000),
-            echo(faults(Phase::Absent, Access::Read), 2, most, 4_000),
-            echo(faults(Phase::Absent, Access::Write), 2, all, 4_000),
-            echo(faults(Phase::Absent, Access::Write), 2, most, 4_000),
+            echo(faults(Phase::Absent, Access::Read), 3, all, 4_000),
+            echo(faults(Phase::Absent, Access::Read), 3, most, 4_000),
+            echo(faults(Phase::Absent, Access::Write), 3, all, 4_000),
+            echo(faults(Phase::Absent, Access::Write), 3, most, 4_000),
         ],
         Scene::Timers => {
-            let mut echoes = Vec::new();
-            for after in came {
-                echoes.push(echo(after, 2, all, 5_000));
-                echoes.push(echo(after, 2, most, 50_000));
-            }
-            let slow = [
-                faults(Phase::Shared, Access::Write),
-                Pair::Page(Phase::Modified, Event::Evict),
-            ];
-            for number in 0..blades {
-                let node = Node::Compute(blade(number));
-                let lasts = MILLISECOND;
-                let unplug = Then::Happens(Disturbance::Unplug { node, lasts });
-                echoes.extend(slow.map(|after| echo(after, 3, unplug, 0)));
-            }
-            echoes
+            let came = Pair::Page(Phase::Reading, Event::Data(Version::new(0)));
+            vec![echo(came, 2, all, 5_000)]
         }
         Scene::Leaving => Vec::new(),
         Scene::Repeats => {
