@@ -28,6 +28,8 @@ pub enum Sort {
     Write,
     /// The directory's wish that a compute blade gives a region up.
     Invalidate(Target),
+    /// A compute blade's answer to such a wish, with the page or without.
+    Answer,
 }
 
 impl Sort {
@@ -35,6 +37,7 @@ impl Sort {
         match &packet.body {
             Body::Request { want, .. } => Some(Self::Request(*want, packet.envelope.attempt > 0)),
             Body::Write { .. } => Some(Self::Write),
+            Body::Answer { .. } | Body::Forward { .. } => Some(Self::Answer),
             Body::Invalidate(invalidation) => Some(Self::Invalidate(invalidation.target)),
             _ => None,
         }
@@ -111,7 +114,7 @@ impl World<'_> {
                     let node = Node::Compute(blade);
                     let arrives = match sort {
                         Sort::Invalidate(_) => Event::Down(node, packet),
-                        Sort::Request(..) | Sort::Write => Event::Up(node, packet),
+                        Sort::Request(..) | Sort::Write | Sort::Answer => Event::Up(node, packet),
                     };
                     self.queue.after(delay, arrives);
                 }

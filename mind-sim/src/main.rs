@@ -25,7 +25,7 @@ use serde_json::json;
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// How many seeds.
+    /// How many seeds; from 2000 on, it fails if a pair is not reached.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     seeds: u64,
     /// The first of them.
@@ -44,6 +44,8 @@ struct Args {
 
 /// What errors begin with.
 const NAME: &str = "mind-sim";
+/// So many seeds reach every pair that can be reached.
+const ENOUGH: u64 = 2_000;
 /// Runs that cutting down a seed may take.
 const RUNS: usize = 5_000;
 
@@ -68,7 +70,7 @@ fn try_main(args: &Args) -> Result<()> {
         show_coverage(&batch)?;
     }
     let Some((seed, failure)) = batch.failures.first() else {
-        return Ok(());
+        return check_coverage(&batch);
     };
     let (small, failure) = shrink(&Plan::of_seed(*seed), failure, RUNS);
     let mut out = std::io::stderr().lock();
@@ -77,6 +79,21 @@ fn try_main(args: &Args) -> Result<()> {
         writeln!(out, "{:>12} {:?}", record.at, record.what)?;
     }
     bail!("{} of {} seeds failed", batch.failures.len(), batch.seeds)
+}
+
+/// Fails if pairs are missing of which so many seeds leave out none.
+fn check_coverage(batch: &Batch) -> Result<()> {
+    let missing = batch.coverage.missing();
+    if batch.seeds < ENOUGH || missing.is_empty() {
+        return Ok(());
+    }
+    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    bail!(
+        "{} seeds did not reach what {ENOUGH} do: {}; bring it about in a plan, or give the reason \
+         why it cannot happen in mind-sim/src/coverage/never.rs",
+        batch.seeds,
+        missing.join("; ")
+    )
 }
 
 fn show_coverage(batch: &Batch) -> Result<()> {

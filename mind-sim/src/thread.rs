@@ -308,8 +308,10 @@ impl World<'_> {
         };
         self.record(What::Fault(number, page, access));
         let domain = self.plan.programs[number].domain;
-        let most = self.load().faults.max(UFFD);
-        let delay = self.random.u64(UFFD..=most);
+        let load = self.load();
+        let is_late = load.late_faults == 1000 || self.random.u32(0..1000) < load.late_faults;
+        let most = if is_late { load.faults } else { 0 };
+        let delay = self.random.u64(UFFD..=most.max(UFFD));
         let page = PageRequest { page, domain };
         self.queue
             .after(delay, Event::Fault(number, life, page, access));

@@ -112,6 +112,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         pace,
         load: Load {
             faults: daemons,
+            late_faults: 1000,
             timers: daemons,
             controller: 5_000 << random.u32(0..8),
             hold: match kind {

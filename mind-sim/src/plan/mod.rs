@@ -131,6 +131,8 @@ pub struct Weather {
 pub struct Load {
     /// How late a compute blade's daemon hears of a fault, at most, in nanoseconds.
     pub faults: u64,
+    /// Of 1000 faults, how many are that late; it hears of the others at once.
+    pub late_faults: u32,
     /// How late it looks at its timers, at most, in nanoseconds.
     pub timers: u64,
     /// What a step of the controller's takes, at most, in nanoseconds.
@@ -144,6 +146,7 @@ impl Default for Load {
     fn default() -> Self {
         Self {
             faults: 20_000,
+            late_faults: 1000,
             timers: 20_000,
             controller: 5_000,
             hold: 10_000,
@@ -279,11 +282,11 @@ pub(crate) fn dice(seed: u64, purpose: u64) -> fastrand::Rng {
 }
 
 impl Plan {
-    /// The run that a seed stands for: every second is a fight, and every tenth a scene.
+    /// The run that a seed stands for: every fifth is a scene, and every second of the others a fight.
     pub fn of_seed(seed: u64) -> Self {
-        match seed % 10 {
-            8 => scene::plan(seed),
-            digit if digit % 2 == 1 => fight::plan(seed),
+        match seed % 5 {
+            4 => scene::plan(seed),
+            _ if seed % 2 == 1 => fight::plan(seed),
             _ => general::plan(seed),
         }
     }

@@ -28,6 +28,9 @@ const DOMAIN: DomainId = DomainId(1);
 /// A microsecond, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
 
+/// Threads of a blade of which all but one read.
+const LEAVERS: usize = 6;
+
 /// What is brought about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
@@ -45,15 +48,21 @@ enum Scene {
     /// The owner of one half of a region fails while the halves are joined, and sharers of the
     /// other half stay listed.
     Halves,
+    /// Pages are written back while their region is split and joined.
+    Moves,
+    /// A blade that asks for permission to write hears from nobody until it gives up.
+    Silence,
 }
 
 impl Scene {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::Denied,
         Self::Timers,
         Self::Leaving,
         Self::Repeats,
         Self::Halves,
+        Self::Moves,
+        Self::Silence,
     ];
 
     /// How long it takes, in nanoseconds, and how often it is played.
@@ -61,7 +70,9 @@ impl Scene {
         match self {
             Self::Denied => (6 * MILLISECOND, 8),
             Self::Timers => (12 * MILLISECOND, 6),
-            Self::Leaving => (60 * MILLISECOND, 1),
+            Self::Leaving => (10 * MILLISECOND, 8),
+            Self::Moves => (2 * MILLISECOND, 20),
+            Self::Silence => (8_000 * MILLISECOND, 1),
             Self::Repeats | Self::Halves => (12 * MILLISECOND, 6),
         }
     }
@@ -116,6 +127,13 @@ impl Script {
         }
     }
 
+    /// The first blade hears nothing, nor is heard.
+    fn unplug(&mut self, at: u64, lasts: u64) {
+        let node = Node::Compute(blade(0));
+        let unplug = Disturbance::Unplug { node, lasts };
+        self.disturbances.push((at, unplug));
+    }
+
     fn crash(&mut self, number: u8, times: std::ops::Range<u64>, noticed: u64) {
         let crash = Disturbance::Crash {
             blade: blade(number),
@@ -153,11 +171,7 @@ impl Script {
         self.store(1, 0, us(600));
         self.load(0, 0, us(1_000));
         self.store(1, 0, us(1_100));
-        let unplug = Disturbance::Unplug {
-            node: Node::Compute(blade(0)),
-            lasts: MILLISECOND,
-        };
-        self.disturbances.push((us(1_380), unplug));
+        self.unplug(us(1_380), MILLISECOND);
         if self.random.bool() {
             self.store(0, 0, us(1_300));
             // There is room for one.
@@ -168,46 +182,79 @@ impl Script {
         }
     }
 
-    /// Everybody reads and writes two pages.
-    fn crowd(&mut self, length: usize) {
-        for thread in 0..self.programs.len() {
-            for _ in 0..length {
-                let page = self.random.u64(0..2);
-                let place = self.place(page);
-                let op = match self.random.u8(0..4) {
-                    0 => Op::Load(place),
-                    _ => Op::Store(place),
-                };
-                self.programs[thread].ops.push(op);
-            }
+    /// The first thread of the first blade writes, the others read; who has no room for two pages
+    /// evicts the first for the second.
+    fn leaving(&mut self, at: u64, has_room: bool) {
+        let us = |after: u64| at + after * MICROSECOND;
+        for reader in 1..LEAVERS {
+            self.load(reader, 0, us(0));
         }
+        self.store(0, 0, us(0));
+        if has_room {
+            self.store(0, 1, us(300));
+            self.store(LEAVERS, 0, us(450));
+        } else {
+            self.unplug(us(430), MILLISECOND);
+            self.store(0, 1, us(450));
+        }
+        self.store(LEAVERS, 0, us(7_000));
+        self.store(LEAVERS, 1, us(7_000));
+    }
+
+    fn moves(&mut self, at: u64, round: u64) {
+        let us = |after: u64| at + after * MICROSECOND;
+        let written = self.random.u64(0..2);
+        self.store(0, written, us(0));
+        let change = [Change::Split, Change::Merge][(round % 2) as usize];
+        let change = Disturbance::Change(change, self.region.base());
+        self.disturbances.push((us(200), change));
+        let then = us(self.random.u64(250..800));
+        if self.random.bool() {
+            self.store(0, 1 - written, then);
+        } else {
+            let sync = Op::Sync(self.region);
+            self.programs[0].ops.extend([Op::Until(then), sync]);
+        }
+    }
+
+    fn silence(&mut self, at: u64) {
+        self.load(0, 0, at);
+        self.unplug(at + MILLISECOND, 7_000 * MILLISECOND);
+        self.store(0, 0, at + 2 * MILLISECOND);
     }
 
     fn repeats(&mut self, at: u64) {
         let us = |after: u64| at + after * MICROSECOND;
-        self.load(0, 0, us(0));
+        let want = self.random.u8(0..4);
+        if want < 2 {
+            self.load(0, 0, us(0));
+        }
         self.load(1, 0, us(0));
-        let unplug = Disturbance::Unplug {
-            node: Node::Compute(blade(0)),
-            lasts: MILLISECOND,
-        };
-        self.disturbances.push((us(500), unplug));
-        self.store(0, 0, us(600));
+        self.unplug(us(500), MILLISECOND);
+        if want < 3 {
+            self.store(0, 0, us(600));
+        } else {
+            self.load(0, 0, us(600));
+        }
         // It asks again 4 ms later.
         let reset = Disturbance::Change(Change::Reset, self.region.base());
-        match self.random.u8(0..6) {
-            0 => {
+        match self.random.u8(0..8) {
+            0 | 1 => {
                 for after in [5_000, 5_700] {
                     self.disturb(us(after)..us(after + 200), reset);
                 }
             }
-            1 => {
+            2 | 3 => {
                 self.load(1, 0, us(5_000));
                 self.disturb(us(5_400)..us(5_800), reset);
             }
-            2 => self.disturb(us(4_700)..us(5_400), reset),
+            4 => self.disturb(us(4_700)..us(5_400), reset),
             _ => {
-                self.store(2, 0, us(5_000));
+                if self.random.bool() {
+                    self.load(1, 0, us(4_750));
+                    self.store(1, 0, us(4_900));
+                }
+                self.store(2, 0, us(5_100));
                 self.crash(2, us(5_400)..us(6_000), 0);
             }
         }
@@ -238,14 +285,15 @@ fn threads(scene: Scene) -> (u8, usize) {
     match scene {
         Scene::Denied => (2, 1),
         Scene::Timers => (2, 1),
-        Scene::Leaving => (2, 4),
+        Scene::Moves | Scene::Silence => (1, 1),
+        Scene::Leaving => (2, LEAVERS),
         Scene::Repeats | Scene::Halves => (3, 1),
     }
 }
 
 /// The run that a seed stands for.
 pub(super) fn plan(seed: u64) -> Plan {
-    let scene = Scene::ALL[(seed / 10 % Scene::ALL.len() as u64) as usize];
+    let scene = Scene::ALL[(seed / 5 % Scene::ALL.len() as u64) as usize];
     let region = Region::containing(Va(WINDOW_BASE), 1)
         .unwrap_or_else(|| unreachable!("regions have such orders"));
     let (blades, threads) = threads(scene);
@@ -262,12 +310,19 @@ pub(super) fn plan(seed: u64) -> Plan {
         disturbances: Vec::new(),
     };
     let (length, count) = scene.rounds();
+    let has_room = match scene {
+        Scene::Leaving => script.random.u8(0..3) > 0,
+        Scene::Timers | Scene::Moves => false,
+        _ => true,
+    };
     for round in 0..count {
         let at = MILLISECOND + round * length + script.random.u64(0..100_000);
         match scene {
             Scene::Denied => script.denied(at),
             Scene::Timers => script.timers(at),
-            Scene::Leaving => script.crowd(60),
+            Scene::Leaving => script.leaving(at, has_room),
+            Scene::Moves => script.moves(at, round),
+            Scene::Silence => script.silence(at),
             Scene::Repeats => script.repeats(at),
             Scene::Halves => script.halves(at),
         }
@@ -275,16 +330,23 @@ pub(super) fn plan(seed: u64) -> Plan {
     let random = &mut script.random;
     let load = Load {
         faults: match scene {
-            Scene::Leaving => 1_500 * MICROSECOND,
+            Scene::Leaving => 1_000 * MICROSECOND,
             _ => 2 * MICROSECOND,
+        },
+        late_faults: match scene {
+            Scene::Leaving => 300,
+            _ => 1000,
         },
         timers: match scene {
             Scene::Timers => 4 * MILLISECOND,
             _ => 20 * MICROSECOND,
         },
-        controller: 5_000 << random.u32(0..5),
+        controller: match scene {
+            Scene::Moves => 80 * MICROSECOND,
+            _ => 5_000 << random.u32(0..5),
+        },
         hold: match scene {
-            Scene::Denied => 400 * MICROSECOND,
+            Scene::Denied | Scene::Leaving => 400 * MICROSECOND,
             _ => Load::default().hold,
         },
     };
@@ -292,10 +354,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         seed,
         blades,
         memories: 1,
-        capacity: match scene {
-            Scene::Timers => 1,
-            _ => 1024,
-        },
+        capacity: if has_room { 1024 } else { 1 },
         areas: vec![Area {
             domain: DOMAIN,
             region,
@@ -307,10 +366,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         pace: MICROSECOND,
         load,
         weather: Weather {
-            loss: match scene {
-                Scene::Leaving => 150,
-                _ => 0,
-            },
+            loss: 0,
             duplication: 0,
             lateness: 0,
             latest: 0,
@@ -348,7 +404,6 @@ fn echoes(scene: Scene) -> Vec<Echo> {
             let came = Pair::Page(Phase::Reading, Event::Data(Version::new(0)));
             vec![echo(came, 2, all, 5_000)]
         }
-        Scene::Leaving => Vec::new(),
         Scene::Repeats => {
             let taken = [State::Invalid, State::Shared, State::Modified];
             let taken = taken.map(|state| Pair::Word(WordKind::of_state(state), Happening::Taken));
@@ -361,10 +416,22 @@ fn echoes(scene: Scene) -> Vec<Echo> {
                 let kind = WordKind::of_state(State::Modified);
                 Pair::Word(kind, Happening::Request(want, false))
             });
-            let upgrade = Then::Arrives(Sort::Request(Want::Upgrade, true));
-            let after = taken.into_iter().chain(given).chain(begun);
-            after.map(|after| echo(after, 1, upgrade, 1_000)).collect()
+            // Nobody gets it by these.
+            let futile = [
+                Sort::Request(Want::Upgrade, true),
+                Sort::Request(Want::Upgrade, false),
+                Sort::Answer,
+                Sort::Write,
+            ];
+            let others = [Want::Read, Want::Acquire].map(|want| Sort::Request(want, true));
+            let always = taken.into_iter().chain(given).chain(begun);
+            let always = always.flat_map(|after| futile.map(|what| (after, what)));
+            let taken = taken.into_iter();
+            let taken = taken.flat_map(|after| others.map(|what| (after, what)));
+            let late = always.chain(taken);
+            late.map(|(after, what)| echo(after, 1, Then::Arrives(what), 1_000))
+                .collect()
         }
-        Scene::Halves => Vec::new(),
+        Scene::Leaving | Scene::Halves | Scene::Moves | Scene::Silence => Vec::new(),
     }
 }
