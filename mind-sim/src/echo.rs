@@ -128,3 +128,130 @@ impl World<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mind_common::{
+        addr::{Region, Va, WINDOW_BASE},
+        blade::{
+            Access,
+            page::{Event as Step, Phase},
+        },
+        id::DomainId,
+    };
+
+    use super::*;
+    use crate::{
+        Outcome,
+        plan::{Area, Load, Op, Place, Plan, Program, Weather, blade},
+        run,
+        trace::What,
+    };
+
+    const WRITES: u64 = 5;
+    const ACQUIRES: Pair = Pair::Page(Phase::Absent, Step::Fault(Access::Write));
+
+    /// Two blades write a page in turn; that follows.
+    fn outcome(follows: Echo) -> Outcome {
+        let domain = DomainId(1);
+        let region = Region::containing(Va(WINDOW_BASE), 1).unwrap();
+        let place = Place {
+            page: region.base(),
+            word: 0,
+        };
+        let turn = |number: u8, turn: u64| {
+            let at = (1 + 2 * turn + u64::from(number)) * MILLISECOND;
+            [Op::Until(at), Op::Store(place)]
+        };
+        let programs = [0, 1].map(|number| Program {
+            blade: blade(number),
+            domain,
+            ops: (0..WRITES).flat_map(|write| turn(number, write)).collect(),
+        });
+        let plan = Plan {
+            seed: 1,
+            blades: 2,
+            memories: 1,
+            capacity: 8,
+            areas: vec![Area {
+                domain,
+                region,
+                fails: false,
+                is_writable: true,
+                is_mapped: true,
+            }],
+            programs: programs.to_vec(),
+            pace: 1_000,
+            load: Load::default(),
+            weather: Weather {
+                loss: 0,
+                duplication: 0,
+                lateness: 0,
+                latest: 0,
+                until: 100 * MILLISECOND,
+            },
+            disturbances: Vec::new(),
+            echoes: vec![follows],
+            flaw: None,
+        };
+        let outcome = run(&plan, true);
+        assert_eq!(outcome.failure, None);
+        assert_eq!(outcome.coverage.of(ACQUIRES), 2 * WRITES);
+        outcome
+    }
+
+    const fn always(then: Then) -> Echo {
+        Echo {
+            after: ACQUIRES,
+            one_in: 1,
+            then,
+            within: 2_000,
+        }
+    }
+
+    #[test]
+    fn a_disturbance_follows_what_happens_on_its_own_blade() {
+        let hang = Disturbance::Hang {
+            blade: blade(1),
+            lasts: 0,
+        };
+        let records = outcome(always(Then::Happens(hang))).records;
+        let hangs = records
+            .iter()
+            .filter(|record| record.what == What::Disturbed(hang));
+        assert_eq!(hangs.count() as u64, WRITES);
+    }
+
+    #[test]
+    fn the_last_packet_of_a_sort_arrives_once_more() {
+        let copies = |sort: Sort| {
+            let records = outcome(always(Then::Arrives(sort))).records;
+            let is_that = |packet| Sort::of(packet) == Some(sort);
+            let (mut sent, mut arrived) = (0, 0);
+            for record in &records {
+                match &record.what {
+                    What::Sent(Node::Compute(_), packet, copies)
+                    | What::Forwarded(Node::Compute(_), packet, copies)
+                        if is_that(packet) =>
+                    {
+                        sent += *copies as u64;
+                    }
+                    What::Switched(Node::Compute(_), packet, _)
+                    | What::Arrived(Node::Compute(_), packet)
+                        if is_that(packet) =>
+                    {
+                        arrived += 1;
+                    }
+                    _ => {}
+                }
+            }
+            arrived - sent
+        };
+        // Of each blade after its second write, as long as its last is young enough.
+        let invalidations = copies(Sort::Invalidate(Target::Invalid));
+        assert!(invalidations >= WRITES, "{invalidations}");
+        assert!(copies(Sort::Answer) >= WRITES);
+        // Nobody asks for that.
+        assert_eq!(copies(Sort::Request(Want::Read, false)), 0);
+    }
+}

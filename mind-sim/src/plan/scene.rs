@@ -1,8 +1,10 @@
 //! Runs in which a few blades bring something about step by step, again and again: what takes
 //! several things in the right order, of which each is rare.
 
+mod script;
+
 use mind_common::{
-    addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE},
+    addr::{Region, Va, WINDOW_BASE},
     blade::{
         Access,
         page::{Event, Phase},
@@ -11,12 +13,9 @@ use mind_common::{
     id::{BladeSet, DomainId},
     serial::Version,
 };
-use mind_nodes::Node;
 
-use super::{
-    Area, Change, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program, WORDS,
-    Weather, blade, dice,
-};
+use self::script::Script;
+use super::{Area, Load, MILLISECOND, Plan, Program, Weather, blade, dice};
 use crate::{
     coverage::{Happening, Kind as WordKind, Pair},
     echo::{Echo, Sort, Then},
@@ -78,213 +77,9 @@ impl Scene {
     }
 }
 
-/// What threads do and what is done to them, as it is written down.
-struct Script {
-    random: fastrand::Rng,
-    region: Region,
-    programs: Vec<Program>,
-    disturbances: Vec<(u64, Disturbance)>,
-}
-
-impl Script {
-    fn page(&self, number: u64) -> Va {
-        Va(self.region.base().0 + (number << PAGE_SHIFT))
-    }
-
-    fn place(&mut self, page: u64) -> Place {
-        Place {
-            page: self.page(page),
-            word: self.random.usize(0..WORDS),
-        }
-    }
-
-    /// The thread reads that page at that time, or as soon as it can.
-    fn load(&mut self, thread: usize, page: u64, at: u64) {
-        let place = self.place(page);
-        self.programs[thread]
-            .ops
-            .extend([Op::Until(at), Op::Load(place)]);
-    }
-
-    /// The thread writes that page at that time, or as soon as it can.
-    fn store(&mut self, thread: usize, page: u64, at: u64) {
-        let place = self.place(page);
-        self.programs[thread]
-            .ops
-            .extend([Op::Until(at), Op::Store(place)]);
-    }
-
-    /// That happens between these two times.
-    fn disturb(&mut self, times: std::ops::Range<u64>, what: Disturbance) {
-        self.disturbances.push((self.random.u64(times), what));
-    }
-
-    /// What was lost is forgotten.
-    fn begin_anew(&mut self, at: u64) {
-        for (after, mapping) in [(0, Mapping::Unmap), (400 * MICROSECOND, Mapping::Map)] {
-            let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
-            self.disturbances.push((at + after, mapping));
-        }
-    }
-
-    /// The first blade hears nothing, nor is heard.
-    fn unplug(&mut self, at: u64, lasts: u64) {
-        let node = Node::Compute(blade(0));
-        let unplug = Disturbance::Unplug { node, lasts };
-        self.disturbances.push((at, unplug));
-    }
-
-    fn crash(&mut self, number: u8, times: std::ops::Range<u64>, noticed: u64) {
-        let crash = Disturbance::Crash {
-            blade: blade(number),
-            noticed,
-            back: MILLISECOND + noticed,
-        };
-        self.disturb(times, crash);
-    }
-
-    fn denied(&mut self, at: u64) {
-        let us = |after: u64| at + after * MICROSECOND;
-        self.store(0, 0, us(0));
-        self.load(1, 0, us(500));
-        self.store(0, 0, us(1_000));
-        self.store(1, 0, us(1_600));
-        for (after, mapping) in [(2_400, Mapping::Freeze), (5_000, Mapping::Thaw)] {
-            let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
-            self.disturbances.push((us(after), mapping));
-        }
-        // The other page keeps the invalidation from being answered when this one is given up.
-        self.load(0, 1, us(3_200));
-        self.load(0, 0, us(3_400));
-        self.store(0, 0, us(3_400));
-        if self.random.bool() {
-            self.load(0, 0, us(3_400));
-        } else {
-            self.store(0, 0, us(3_400));
-        }
-    }
-
-    fn timers(&mut self, at: u64) {
-        let us = |after: u64| at + after * MICROSECOND;
-        self.store(1, 0, us(0));
-        self.store(0, 0, us(200));
-        self.store(1, 0, us(600));
-        self.load(0, 0, us(1_000));
-        self.store(1, 0, us(1_100));
-        self.unplug(us(1_380), MILLISECOND);
-        if self.random.bool() {
-            self.store(0, 0, us(1_300));
-            // There is room for one.
-            self.store(0, 1, us(1_400));
-        } else {
-            self.load(0, 0, us(1_300));
-            self.store(0, 0, us(1_400));
-        }
-    }
-
-    /// The first thread of the first blade writes, the others read; who has no room for two pages
-    /// evicts the first for the second.
-    fn leaving(&mut self, at: u64, has_room: bool) {
-        let us = |after: u64| at + after * MICROSECOND;
-        for reader in 1..LEAVERS {
-            self.load(reader, 0, us(0));
-        }
-        self.store(0, 0, us(0));
-        if has_room {
-            self.store(0, 1, us(300));
-            self.store(LEAVERS, 0, us(450));
-        } else {
-            self.unplug(us(430), MILLISECOND);
-            self.store(0, 1, us(450));
-        }
-        self.store(LEAVERS, 0, us(7_000));
-        self.store(LEAVERS, 1, us(7_000));
-    }
-
-    fn moves(&mut self, at: u64, round: u64) {
-        let us = |after: u64| at + after * MICROSECOND;
-        let written = self.random.u64(0..2);
-        self.store(0, written, us(0));
-        let change = [Change::Split, Change::Merge][(round % 2) as usize];
-        let change = Disturbance::Change(change, self.region.base());
-        self.disturbances.push((us(200), change));
-        let then = us(self.random.u64(250..800));
-        if self.random.bool() {
-            self.store(0, 1 - written, then);
-        } else {
-            let sync = Op::Sync(self.region);
-            self.programs[0].ops.extend([Op::Until(then), sync]);
-        }
-    }
-
-    fn silence(&mut self, at: u64) {
-        self.load(0, 0, at);
-        self.unplug(at + MILLISECOND, 7_000 * MILLISECOND);
-        self.store(0, 0, at + 2 * MILLISECOND);
-    }
-
-    fn repeats(&mut self, at: u64) {
-        let us = |after: u64| at + after * MICROSECOND;
-        let want = self.random.u8(0..4);
-        if want < 2 {
-            self.load(0, 0, us(0));
-        }
-        self.load(1, 0, us(0));
-        self.unplug(us(500), MILLISECOND);
-        if want < 3 {
-            self.store(0, 0, us(600));
-        } else {
-            self.load(0, 0, us(600));
-        }
-        // It asks again 4 ms later.
-        let reset = Disturbance::Change(Change::Reset, self.region.base());
-        match self.random.u8(0..8) {
-            0 | 1 => {
-                for after in [5_000, 5_700] {
-                    self.disturb(us(after)..us(after + 200), reset);
-                }
-            }
-            2 | 3 => {
-                self.load(1, 0, us(5_000));
-                self.disturb(us(5_400)..us(5_800), reset);
-            }
-            4 => self.disturb(us(4_700)..us(5_400), reset),
-            _ => {
-                if self.random.bool() {
-                    self.load(1, 0, us(4_750));
-                    self.store(1, 0, us(4_900));
-                }
-                self.store(2, 0, us(5_100));
-                self.crash(2, us(5_400)..us(6_000), 0);
-            }
-        }
-        self.begin_anew(us(10_000));
-    }
-
-    fn halves(&mut self, at: u64) {
-        let us = |after: u64| at + after * MICROSECOND;
-        let [split, merge] = [Change::Split, Change::Merge]
-            .map(|change| Disturbance::Change(change, self.region.base()));
-        self.disturbances.push((us(0), split));
-        let written = self.random.u64(0..2);
-        self.store(0, written, us(1_500));
-        self.load(1, 1 - written, us(1_500));
-        self.load(2, 1 - written, us(1_500));
-        // It is waited for, until that is known.
-        self.disturbances.push((us(2_500), merge));
-        let noticed = self.random.u64(50 * MICROSECOND..1_000 * MICROSECOND);
-        self.crash(0, us(2_300)..us(2_500), noticed);
-        self.store(1, 1 - written, us(3_500));
-        self.store(2, 1 - written, us(3_500));
-        self.crash(1, us(4_500)..us(6_000), 0);
-        self.begin_anew(us(8_000));
-    }
-}
-
 fn threads(scene: Scene) -> (u8, usize) {
     match scene {
-        Scene::Denied => (2, 1),
-        Scene::Timers => (2, 1),
+        Scene::Denied | Scene::Timers => (2, 1),
         Scene::Moves | Scene::Silence => (1, 1),
         Scene::Leaving => (2, LEAVERS),
         Scene::Repeats | Scene::Halves => (3, 1),
@@ -433,5 +228,65 @@ fn echoes(scene: Scene) -> Vec<Echo> {
                 .collect()
         }
         Scene::Leaving | Scene::Halves | Scene::Moves | Scene::Silence => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mind_common::wire::Refusal;
+
+    use super::*;
+    use crate::{coverage::Coverage, run};
+
+    /// What each is there for, in so many runs.
+    const RUNS: u64 = 40;
+
+    #[test]
+    fn each_brings_about_what_it_is_there_for() {
+        let mut reached = [(); Scene::ALL.len()].map(|()| Coverage::default());
+        for number in 0..RUNS * Scene::ALL.len() as u64 {
+            let outcome = run(&plan(5 * number), false);
+            assert_eq!(outcome.failure, None, "{number}");
+            reached[number as usize % Scene::ALL.len()].add(&outcome.coverage);
+        }
+        let wanted_back = |phase, target| {
+            let event = Event::Invalidate {
+                target,
+                wanted: true,
+                ripe: false,
+            };
+            Pair::Page(phase, event)
+        };
+        let held = |was| WordKind::of(Word::default().held(was, BladeSet::EMPTY));
+        let upgrade = Happening::Request(Want::Upgrade, true);
+        let busy = Event::NotStored(Refusal::Busy);
+        let cleaning = |evicting| Phase::Cleaning { evicting };
+        let all = [
+            (Scene::Denied, wanted_back(Phase::Reading, Target::Invalid)),
+            (Scene::Denied, wanted_back(Phase::Reading, Target::Shared)),
+            (Scene::Timers, Pair::Page(Phase::Upgrading, Event::Ripe)),
+            (Scene::Timers, Pair::Page(cleaning(true), Event::Ripe)),
+            (
+                Scene::Leaving,
+                Pair::Page(Phase::Leaving, Event::Fault(Access::Read)),
+            ),
+            (Scene::Repeats, Pair::Word(held(Was::Lost), upgrade)),
+            (Scene::Repeats, Pair::Word(held(Was::Shared), upgrade)),
+            (
+                Scene::Halves,
+                Pair::Word(held(Was::Lost), Happening::ListedGone),
+            ),
+            (Scene::Moves, Pair::Page(cleaning(true), busy)),
+            (Scene::Moves, Pair::Page(cleaning(false), busy)),
+            (
+                Scene::Silence,
+                Pair::Page(Phase::Upgrading, Event::Refused(Refusal::Unreachable)),
+            ),
+        ];
+        for (scene, pair) in all {
+            let number = Scene::ALL.iter().position(|other| *other == scene);
+            let times = reached[number.unwrap()].of(pair);
+            assert!(times >= RUNS / 4, "{scene:?}: {pair} {times} times");
+        }
     }
 }
