@@ -159,3 +159,23 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_seeds_that_leave_a_pair_out_fail_and_name_it() {
+        let nothing = |seeds| Batch {
+            seeds,
+            ..Batch::default()
+        };
+        assert!(check_coverage(&nothing(ENOUGH - 1)).is_ok());
+        let wrong = check_coverage(&nothing(ENOUGH)).unwrap_err().to_string();
+        let missing = Batch::default().coverage.missing();
+        assert!(!missing.is_empty());
+        for pair in missing {
+            assert!(wrong.contains(&pair.to_string()), "{pair}: {wrong}");
+        }
+    }
+}
