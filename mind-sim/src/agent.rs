@@ -344,7 +344,7 @@ impl World<'_> {
             Action::Appeal { page } => self.ask(life, 0, Request::Appeal(page.page)),
             Action::Served { .. } => {}
             Action::Stepped { before, event, .. } => {
-                self.coverage.count(Pair::Page(before, event));
+                self.happened(Pair::Page(before, event), Some(blade));
             }
             Action::Flushed { token } if token & OF_THREAD != 0 => {
                 let thread = (token & !OF_THREAD) as usize;

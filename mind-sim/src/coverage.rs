@@ -39,6 +39,16 @@ impl Pair {
         words.chain(pages)
     }
 
+    /// Whether the other one is counted with it.
+    pub(crate) fn is_like(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Page(phase, event), Self::Page(of, another)) => {
+                phase == of && event.kind() == another.kind()
+            }
+            _ => self == other,
+        }
+    }
+
     /// Why it never happens, if it cannot.
     pub fn impossible(self) -> Option<&'static str> {
         never::why(self)

@@ -36,11 +36,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(life: Connection, capacity: usize) -> Self {
-        let config = Config {
-            is_watched: true,
-            ..Config::new(life, capacity)
-        };
+    pub(crate) fn new(life: Connection, capacity: usize, hold: u64) -> Self {
+        let mut config = Config::new(life, capacity);
+        config.is_watched = true;
+        config.hold.least = hold;
         Self {
             life,
             blade: Blade::new(config),

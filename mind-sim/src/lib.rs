@@ -20,6 +20,7 @@ mod agent;
 pub mod batch;
 mod checker;
 pub mod coverage;
+pub mod echo;
 mod flaw;
 mod host;
 mod life;

@@ -25,7 +25,7 @@ impl World<'_> {
         let blade = life.blade;
         let capacity = self.plan.capacity;
         if let Some(machine) = self.machines.get_mut(&blade) {
-            machine.host = Some(Host::new(life, capacity));
+            machine.host = Some(Host::new(life, capacity, self.plan.load.hold));
         }
         for number in 0..self.threads.len() {
             let program = &self.plan.programs[number];
@@ -89,9 +89,9 @@ impl World<'_> {
         if until <= self.queue.now() {
             return Some(event);
         }
-        // Timers are looked at somewhere among all that has come.
+        // Timers are looked at somewhere among all packets that have come.
         let late = match event {
-            Event::Poll(_) => self.tardiness(),
+            Event::Poll(_) | Event::Down(..) => self.tardiness(),
             _ => 0,
         };
         self.queue.at(until + late, event);

@@ -14,6 +14,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use mind_sim::{
     batch::{Batch, run_seeds},
+    coverage::Pair,
     plan::Plan,
     run, shrink,
 };
@@ -24,7 +25,7 @@ use serde_json::json;
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// How many seeds.
+    /// How many seeds; from 2000 on, it fails if a pair is not reached.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     seeds: u64,
     /// The first of them.
@@ -33,6 +34,9 @@ struct Args {
     /// How many at the same time; by default one for each processor.
     #[arg(long, value_name = "N")]
     workers: Option<NonZero<usize>>,
+    /// Show how often each pair was reached, of those that can happen.
+    #[arg(long)]
+    coverage: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -40,6 +44,8 @@ struct Args {
 
 /// What errors begin with.
 const NAME: &str = "mind-sim";
+/// So many seeds reach every pair that can be reached.
+const ENOUGH: u64 = 2_000;
 /// Runs that cutting down a seed may take.
 const RUNS: usize = 5_000;
 
@@ -60,8 +66,11 @@ fn try_main(args: &Args) -> Result<()> {
     let took = began.elapsed();
     bar.finish_and_clear();
     report(&batch, took, args.json)?;
+    if args.coverage && !args.json {
+        show_coverage(&batch)?;
+    }
     let Some((seed, failure)) = batch.failures.first() else {
-        return Ok(());
+        return check_coverage(&batch);
     };
     let (small, failure) = shrink(&Plan::of_seed(*seed), failure, RUNS);
     let mut out = std::io::stderr().lock();
@@ -70,6 +79,34 @@ fn try_main(args: &Args) -> Result<()> {
         writeln!(out, "{:>12} {:?}", record.at, record.what)?;
     }
     bail!("{} of {} seeds failed", batch.failures.len(), batch.seeds)
+}
+
+/// Fails if pairs are missing of which so many seeds leave out none.
+fn check_coverage(batch: &Batch) -> Result<()> {
+    let missing = batch.coverage.missing();
+    if batch.seeds < ENOUGH || missing.is_empty() {
+        return Ok(());
+    }
+    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    bail!(
+        "{} seeds did not reach what {ENOUGH} do: {}; bring it about in a plan, or give the reason \
+         why it cannot happen in mind-sim/src/coverage/never.rs",
+        batch.seeds,
+        missing.join("; ")
+    )
+}
+
+fn show_coverage(batch: &Batch) -> Result<()> {
+    let mut pairs: Vec<_> = Pair::all()
+        .filter(|pair| pair.impossible().is_none())
+        .map(|pair| (batch.coverage.of(pair), pair))
+        .collect();
+    pairs.sort_by_key(|(count, _)| *count);
+    let mut out = std::io::stdout().lock();
+    for (count, pair) in pairs {
+        writeln!(out, "{count:>10} {pair}")?;
+    }
+    Ok(())
 }
 
 fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
@@ -121,4 +158,24 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
         writeln!(out, "seed {seed}: {failure}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_seeds_that_leave_a_pair_out_fail_and_name_it() {
+        let nothing = |seeds| Batch {
+            seeds,
+            ..Batch::default()
+        };
+        assert!(check_coverage(&nothing(ENOUGH - 1)).is_ok());
+        let wrong = check_coverage(&nothing(ENOUGH)).unwrap_err().to_string();
+        let missing = Batch::default().coverage.missing();
+        assert!(!missing.is_empty());
+        for pair in missing {
+            assert!(wrong.contains(&pair.to_string()), "{pair}: {wrong}");
+        }
+    }
 }

@@ -5,8 +5,9 @@ use std::mem::discriminant;
 
 use crate::{Failure, plan::Plan, run};
 
-/// How many dice are tried with a smaller plan.
-const THROWS: u64 = 8;
+/// How many dice are tried with a smaller plan: few at first, more where nothing is left out any
+/// more.
+const THROWS: std::ops::RangeInclusive<u64> = 8..=64;
 
 /// Something that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ struct Search {
     failure: Failure,
     /// Runs that may still be tried.
     left: usize,
+    /// How many dice are tried with a smaller plan.
+    throws: u64,
 }
 
 /// A smaller plan that fails as `plan` does with `failure`, after at most so many runs.
@@ -31,13 +34,20 @@ pub fn shrink(plan: &Plan, failure: &Failure, runs: usize) -> (Plan, Failure) {
         plan: plan.clone(),
         failure: failure.clone(),
         left: runs,
+        throws: *THROWS.start(),
     };
     search.calm();
     loop {
         let before = parts(&search.plan).len();
         search.cut();
-        if parts(&search.plan).len() == before || search.left == 0 {
+        if search.left == 0 {
             break;
+        }
+        if parts(&search.plan).len() == before {
+            search.throws *= 2;
+            if search.throws > *THROWS.end() {
+                break;
+            }
         }
     }
     search.calm();
@@ -74,7 +84,7 @@ impl Search {
     /// Takes a plan if it fails in the same way, with the same dice or with others: with less to
     /// do, what comes together by chance must do so anew.
     fn takes(&mut self, plan: Plan) -> bool {
-        for throw in 0..THROWS {
+        for throw in 0..self.throws {
             if self.left == 0 || plan == self.plan {
                 return false;
             }
@@ -117,10 +127,11 @@ impl Search {
 
     /// Better weather.
     fn calm(&mut self) {
-        let changes: [fn(&mut Plan); 4] = [
+        let changes: [fn(&mut Plan); 5] = [
             |plan| plan.weather.loss = 0,
             |plan| plan.weather.duplication = 0,
             |plan| plan.weather.lateness = 0,
+            |plan| plan.echoes.clear(),
             |plan| plan.capacity = 1024,
         ];
         for change in changes {

@@ -82,11 +82,12 @@ impl Thread {
         self.state == State::Done
     }
 
-    /// Its blade goes down: what it was about to do does not happen.
+    /// Its blade goes down: what it has begun does not happen.
     pub(crate) fn stop(&mut self) {
         if !self.is_done() {
+            let has_begun = !matches!(self.state, State::Down | State::Ready);
             self.state = State::Down;
-            self.next = (self.next + 1).min(self.length);
+            self.next = (self.next + usize::from(has_begun)).min(self.length);
             self.turn += 1;
         }
     }
@@ -189,6 +190,10 @@ impl World<'_> {
             Op::Load(place) => self.access(number, place, true, false),
             Op::Store(place) => self.access(number, place, false, true),
             Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Until(at) => match at.checked_sub(self.queue.now()) {
+                None | Some(0) => self.done_with_op(number),
+                Some(left) => self.go_on_after(number, left),
+            },
             Op::Mapping(mapping, region) => {
                 let machine = self.machines.get(&program.blade);
                 let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
@@ -303,8 +308,10 @@ impl World<'_> {
         };
         self.record(What::Fault(number, page, access));
         let domain = self.plan.programs[number].domain;
-        let most = self.load().daemons.max(UFFD);
-        let delay = self.random.u64(UFFD..=most);
+        let load = self.load();
+        let is_late = load.late_faults == 1000 || self.random.u32(0..1000) < load.late_faults;
+        let most = if is_late { load.faults } else { 0 };
+        let delay = self.random.u64(UFFD..=most.max(UFFD));
         let page = PageRequest { page, domain };
         self.queue
             .after(delay, Event::Fault(number, life, page, access));

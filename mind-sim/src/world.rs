@@ -23,6 +23,7 @@ use crate::{
     Failure, Outcome,
     checker::Checker,
     coverage::{Coverage, Happening, Kind, Pair},
+    echo::Kept,
     host::Machine,
     mapped::{Mapped, request},
     network::{Network, Way},
@@ -65,6 +66,8 @@ pub(crate) enum Event {
     Abandoned(Connection),
     /// One of the plan's disturbances.
     Disturb(usize),
+    /// A disturbance that follows something.
+    Follow(Disturbance),
 }
 
 /// The system.
@@ -94,6 +97,7 @@ pub(crate) struct World<'a> {
     step_at: Option<u64>,
     pub(crate) failure: Option<Failure>,
     pub(crate) coverage: Coverage,
+    pub(crate) kept: Kept,
     /// The words before a step of the controller's.
     words: Vec<Word>,
 }
@@ -146,6 +150,7 @@ impl<'a> World<'a> {
             step_at: None,
             failure: None,
             coverage: Coverage::default(),
+            kept: Kept::new(),
             words: Vec::new(),
         };
         world.begin();
@@ -218,6 +223,7 @@ impl<'a> World<'a> {
                 self.switch.tables_mut().without_tc.remove(&node);
             }
             Event::Abandoned(life) => self.abandoned(life),
+            Event::Follow(disturbance) => self.disturb(disturbance),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
     }
@@ -245,7 +251,7 @@ impl<'a> World<'a> {
 
     /// How late a daemon looks at its timers this time, in nanoseconds.
     pub(crate) fn tardiness(&mut self) -> u64 {
-        let most = self.load().daemons;
+        let most = self.load().timers;
         self.random.u64(0..=most)
     }
 
@@ -255,6 +261,7 @@ impl<'a> World<'a> {
     pub(crate) fn send(&mut self, node: Node, packet: Packet<Image>) {
         let delays = self.network.delays(self.queue.now(), node, Way::Up);
         self.record(What::Sent(node, packet, delays.len()));
+        self.keep(node, &packet);
         for delay in delays {
             self.queue.after(delay, Event::Up(node, packet));
         }
@@ -267,10 +274,11 @@ impl<'a> World<'a> {
         let happening = Happening::of_packet(&packet, handled.verdict);
         if let Some((word, happening)) = word.zip(happening) {
             let pair = Pair::Word(Kind::of(word), happening);
-            self.coverage.count(pair);
+            self.happened(pair, None);
         }
         self.record(What::Switched(from, packet, handled.verdict));
         for (node, packet) in handled.sent {
+            self.keep(node, &packet);
             let delays = self.network.delays(self.queue.now(), node, Way::Down);
             self.record(What::Forwarded(node, packet, delays.len()));
             for delay in delays {
@@ -358,11 +366,14 @@ impl<'a> World<'a> {
     }
 
     fn count_changes(&mut self) {
-        for (before, slot) in self.words.iter().zip(self.switch.slots()) {
-            if let Some(happening) = Happening::of_change(*before, slot.word) {
-                let pair = Pair::Word(Kind::of(*before), happening);
-                self.coverage.count(pair);
-            }
+        let both = self.words.iter().zip(self.switch.slots());
+        let pairs = both.filter_map(|(before, slot)| {
+            let happening = Happening::of_change(*before, slot.word)?;
+            Some(Pair::Word(Kind::of(*before), happening))
+        });
+        let pairs: Vec<_> = pairs.collect();
+        for pair in pairs {
+            self.happened(pair, None);
         }
     }
 

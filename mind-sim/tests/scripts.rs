@@ -80,6 +80,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
             until: 10_000_000,
         },
         disturbances: Vec::new(),
+        echoes: Vec::new(),
         flaw: None,
     }
 }

@@ -22,6 +22,7 @@ fn what_is_promised_holds_in_every_seed() {
         coverage.add(&outcome.coverage);
     }
     assert_eq!(coverage.unexpected(), [], "it cannot happen");
+    assert_eq!(coverage.missing(), [], "it can happen, and did not");
     assert!(operations as u64 > SEEDS * 50, "programs do something");
 }
 

@@ -94,6 +94,7 @@ pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &
         load: Load::default(),
         disturbances: disturbances(company, regions, weather.until, random),
         weather,
+        echoes: Vec::new(),
         flaw,
     }
 }

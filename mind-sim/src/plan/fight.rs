@@ -2,11 +2,12 @@
 //! the time, packets of long ago arrive, and daemons and controller come late: what happens only
 //! when several things meet within microseconds.
 
+mod follow;
+
 use mind_common::{
     addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE},
     id::DomainId,
 };
-
 use mind_nodes::Node;
 
 use super::{
@@ -17,12 +18,15 @@ use super::{
 /// Whose memory it is.
 const DOMAIN: DomainId = DomainId(1);
 
+/// What a blade reads before nobody hears it.
+const LULL: usize = 3_000;
+
 /// What happens, and when.
 type List = Vec<(u64, Disturbance)>;
 
 /// What is done to the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// It is made read-only and writable again.
     Protection,
     /// It is split, joined and given up by all.
@@ -33,6 +37,10 @@ enum Kind {
     Echoes,
     /// Nothing, but there is hardly any room in the caches.
     Room,
+    /// It is given up and its writers die, and half of what is said is lost.
+    Deafness,
+    /// It is read-only half of the time, and wanted back from those who want to write it.
+    Denials,
     /// Nothing, but the only blade that writes hears from nobody until it gives up.
     Silence,
 }
@@ -41,11 +49,13 @@ impl Kind {
     /// Of sixteen dice.
     const fn of(roll: u8) -> Self {
         match roll {
-            0..4 => Self::Protection,
+            0..2 => Self::Protection,
+            2..4 => Self::Denials,
             4..7 => Self::Changes,
-            7..10 => Self::Losses,
-            10..13 => Self::Room,
-            13 | 14 => Self::Echoes,
+            7..9 => Self::Losses,
+            9..12 => Self::Room,
+            12 | 13 => Self::Echoes,
+            14 => Self::Deafness,
             _ => Self::Silence,
         }
     }
@@ -57,7 +67,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     let random = &mut random;
     let kind = Kind::of(random.u8(0..16));
     let blades = match kind {
-        Kind::Echoes => 2,
+        Kind::Echoes | Kind::Deafness => 2,
         _ => random.u8(2..=4),
     };
     let order = 1 + u8::from(random.u8(0..4) == 0);
@@ -65,41 +75,54 @@ pub(super) fn plan(seed: u64) -> Plan {
         .unwrap_or_else(|| unreachable!("regions have such orders"));
     let weather = weather(random, kind);
     let programs = programs(random, kind, blades, region);
+    let capacity = match kind {
+        Kind::Room => random.usize(1..=2),
+        _ if random.u8(0..4) == 0 => random.usize(1..=3),
+        _ => 1024,
+    };
+    let pace = 1_000
+        << random.u32(match kind {
+            Kind::Silence => 1..3,
+            Kind::Deafness => 7..9,
+            Kind::Denials => 0..4,
+            Kind::Protection | Kind::Room => 0..7,
+            Kind::Changes | Kind::Losses => 0..12,
+            Kind::Echoes => 8..12,
+        });
+    let daemons = 20_000
+        << random.u32(match kind {
+            Kind::Room => 3..7,
+            Kind::Protection | Kind::Denials | Kind::Echoes | Kind::Deafness => 0..2,
+            Kind::Changes | Kind::Losses | Kind::Silence => 0..8,
+        });
     Plan {
         seed,
         blades,
         memories: 1,
-        capacity: match kind {
-            Kind::Room => random.usize(1..=2),
-            _ if random.u8(0..4) == 0 => random.usize(1..=3),
-            _ => 1024,
-        },
+        capacity,
         areas: vec![Area {
             domain: DOMAIN,
             region,
-            fails: kind == Kind::Losses || kind == Kind::Echoes && random.bool(),
+            fails: matches!(kind, Kind::Losses | Kind::Deafness)
+                || kind == Kind::Echoes && random.bool(),
             is_writable: true,
             is_mapped: true,
         }],
         programs,
-        pace: 1_000
-            << random.u32(match kind {
-                Kind::Silence => 0..3,
-                Kind::Protection | Kind::Room => 0..7,
-                Kind::Changes | Kind::Losses => 0..12,
-                Kind::Echoes => 8..12,
-            }),
+        pace,
         load: Load {
-            daemons: 20_000
-                << random.u32(match kind {
-                    Kind::Room => 3..7,
-                    Kind::Protection | Kind::Echoes => 0..2,
-                    Kind::Changes | Kind::Losses | Kind::Silence => 0..8,
-                }),
+            faults: daemons,
+            late_faults: 1000,
+            timers: daemons,
             controller: 5_000 << random.u32(0..8),
+            hold: match kind {
+                Kind::Denials => 10_000 << random.u32(2..7),
+                _ => Load::default().hold,
+            },
         },
         weather,
         disturbances: disturbances(random, kind, blades, region, weather.until),
+        echoes: follow::echoes(kind, region),
         flaw: None,
     }
 }
@@ -112,6 +135,15 @@ fn weather(random: &mut fastrand::Rng, kind: Kind) -> Weather {
             lateness: 800,
             latest: 5 * MILLISECOND,
             until: 150 * MILLISECOND,
+        };
+    }
+    if kind == Kind::Deafness {
+        return Weather {
+            loss: 400,
+            duplication: 500,
+            lateness: 200,
+            latest: 5 * MILLISECOND,
+            until: 100 * MILLISECOND,
         };
     }
     let is_lossy = matches!(kind, Kind::Changes | Kind::Losses) && random.bool();
@@ -138,20 +170,34 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
         Kind::Protection => (random.usize(50..=300), 20),
         Kind::Room => (random.usize(40..=160), 10),
         Kind::Changes | Kind::Losses => (5 << random.u32(0..6), 2),
-        Kind::Silence | Kind::Echoes => (random.usize(40..=160), 2),
+        Kind::Denials => (random.usize(100..=400), 2),
+        Kind::Silence | Kind::Echoes | Kind::Deafness => (random.usize(40..=160), 2),
     };
     let writes = random.u8(2..=6);
-    let threads = if kind == Kind::Echoes { 1 } else { 3 };
+    let threads = match kind {
+        Kind::Echoes | Kind::Deafness => 1,
+        Kind::Denials => 2,
+        _ => 3,
+    };
     let homes = (0..blades).flat_map(|number| std::iter::repeat_n(number, threads));
     homes
-        .map(|number| {
-            let ops = (0..length).map(|_| {
+        .enumerate()
+        .map(|(thread, number)| {
+            let length = match kind {
+                Kind::Silence if number == 0 => length + LULL,
+                _ => length,
+            };
+            let ops = (0..length).map(|op| {
                 let place = Place {
                     page: page(random, region),
                     word: random.usize(0..WORDS),
                 };
                 match random.u8(0..100) {
+                    // It reads for so long that the others are through.
+                    _ if kind == Kind::Silence && number == 0 && op < LULL => Op::Load(place),
                     roll if roll < syncs => Op::Sync(region),
+                    _ if kind == Kind::Denials && thread % threads > 0 => Op::Load(place),
+                    _ if kind == Kind::Denials => Op::Store(place),
                     // Nobody else's wish makes it known that the first blade is not heard.
                     _ if kind == Kind::Silence && number > 0 => Op::Load(place),
                     _ if random.u8(0..10) < writes => Op::Store(place),
@@ -178,9 +224,10 @@ fn disturbances(
     let mut at = 0;
     while at < until {
         match kind {
-            Kind::Protection => protect(random, region, &mut at, &mut list),
+            Kind::Protection | Kind::Denials => protect(random, region, &mut at, &mut list),
             Kind::Changes => change(random, blades, region, &mut at, &mut list),
             Kind::Losses => lose(random, blades, region, &mut at, &mut list),
+            Kind::Deafness => upset(random, region, &mut at, &mut list),
             Kind::Echoes => echo(random, region, &mut at, &mut list),
             Kind::Room => break,
             Kind::Silence => {
@@ -279,6 +326,30 @@ fn echo(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut Lis
     *at += random.u64(500_000..2 * MILLISECOND);
     list.push((*at, Disturbance::Change(Change::Reset, va)));
     *at += random.u64(500_000..2 * MILLISECOND);
+    for mapping in [Mapping::Unmap, Mapping::Map] {
+        list.push((*at, Disturbance::Mapping(mapping, DOMAIN, region)));
+        *at += 300_000;
+    }
+}
+
+/// It is given up twice in a row, or a writer fails and all begins anew.
+fn upset(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
+    *at += random.u64(MILLISECOND..4 * MILLISECOND);
+    let va = page(random, region);
+    if random.bool() {
+        for _ in 0..2 {
+            list.push((*at, Disturbance::Change(Change::Reset, va)));
+            *at += random.u64(200_000..MILLISECOND);
+        }
+        return;
+    }
+    let crash = Disturbance::Crash {
+        blade: blade(random.u8(0..2)),
+        noticed: random.u64(0..200_000),
+        back: random.u64(MILLISECOND..2 * MILLISECOND),
+    };
+    list.push((*at, crash));
+    *at += random.u64(MILLISECOND..2 * MILLISECOND);
     for mapping in [Mapping::Unmap, Mapping::Map] {
         list.push((*at, Disturbance::Mapping(mapping, DOMAIN, region)));
         *at += 300_000;

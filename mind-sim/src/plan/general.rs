@@ -41,6 +41,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         load: Load::default(),
         weather,
         disturbances,
+        echoes: Vec::new(),
         flaw: None,
     }
 }

@@ -3,10 +3,12 @@
 //! the seed as the run goes.
 //!
 //! * `general`: runs in which a bit of everything happens,
-//! * `fight`: runs in which little is fought over.
+//! * `fight`: runs in which little is fought over,
+//! * `scene`: runs in which something is done step by step.
 
 mod fight;
 mod general;
+mod scene;
 
 use mind_common::{
     addr::{Region, Va},
@@ -14,7 +16,10 @@ use mind_common::{
 };
 use mind_nodes::Node;
 
-use crate::flaw::Flaw;
+use crate::{
+    echo::{Echo, Then},
+    flaw::Flaw,
+};
 
 /// Words of a page that somebody looks at; they stand for all 512.
 pub const WORDS: usize = 4;
@@ -50,6 +55,8 @@ pub enum Op {
     Sync(Region),
     /// Has an area mapped, unmapped or protected.
     Mapping(Mapping, Region),
+    /// Waits until that time, in nanoseconds.
+    Until(u64),
 }
 
 impl Op {
@@ -60,6 +67,7 @@ impl Op {
                 region.contains(place.page)
             }
             Self::Sync(of) | Self::Mapping(_, of) => region.contains(of.base()),
+            Self::Until(_) => false,
         }
     }
 }
@@ -121,19 +129,27 @@ pub struct Weather {
 /// How late those are who have more to do than they can, until nothing goes wrong any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How late a compute blade's daemon hears of a fault, and looks at its timers, at most, in
-    /// nanoseconds.
-    pub daemons: u64,
+    /// How late a compute blade's daemon hears of a fault, at most, in nanoseconds.
+    pub faults: u64,
+    /// Of 1000 faults, how many are that late; it hears of the others at once.
+    pub late_faults: u32,
+    /// How late it looks at its timers, at most, in nanoseconds.
+    pub timers: u64,
     /// What a step of the controller's takes, at most, in nanoseconds.
     pub controller: u64,
+    /// How long a compute blade keeps a page at least, in nanoseconds; for the whole run.
+    pub hold: u64,
 }
 
 impl Default for Load {
     /// Nobody has much to do.
     fn default() -> Self {
         Self {
-            daemons: 20_000,
+            faults: 20_000,
+            late_faults: 1000,
+            timers: 20_000,
             controller: 5_000,
+            hold: 10_000,
         }
     }
 }
@@ -247,6 +263,8 @@ pub struct Plan {
     pub weather: Weather,
     /// What else happens, and when, in nanoseconds.
     pub disturbances: Vec<(u64, Disturbance)>,
+    /// What follows when something happens.
+    pub echoes: Vec<Echo>,
     /// What is broken on purpose.
     pub flaw: Option<Flaw>,
 }
@@ -264,12 +282,12 @@ pub(crate) fn dice(seed: u64, purpose: u64) -> fastrand::Rng {
 }
 
 impl Plan {
-    /// The run that a seed stands for: every second is a fight.
+    /// The run that a seed stands for: every fifth is a scene, and every second of the others a fight.
     pub fn of_seed(seed: u64) -> Self {
-        if seed % 2 == 1 {
-            fight::plan(seed)
-        } else {
-            general::plan(seed)
+        match seed % 5 {
+            4 => scene::plan(seed),
+            _ if seed % 2 == 1 => fight::plan(seed),
+            _ => general::plan(seed),
         }
     }
 
@@ -281,15 +299,20 @@ impl Plan {
 
     /// When the last of what goes wrong is over, in nanoseconds.
     pub(crate) fn calm_at(&self) -> u64 {
-        let ends = self.disturbances.iter().map(|(at, what)| match *what {
-            Disturbance::Change(..) | Disturbance::Mapping(..) => *at,
+        let followers = self.echoes.iter().filter_map(|echo| match echo.then {
+            Then::Happens(what) => Some((self.weather.until + echo.within, what)),
+            Then::Arrives(_) => None,
+        });
+        let disturbances = self.disturbances.iter().copied().chain(followers);
+        let ends = disturbances.map(|(at, what)| match what {
+            Disturbance::Change(..) | Disturbance::Mapping(..) => at,
             Disturbance::Hang { lasts, .. }
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the weather.
-            Disturbance::Unplug { .. } => *at,
+            Disturbance::Unplug { .. } => at,
         });
         ends.max().unwrap_or(0).max(self.weather.until)
     }
