@@ -42,7 +42,7 @@ pub(crate) fn ensure() -> Result<PathBuf> {
 fn missing(folder: &Path) -> Vec<&'static str> {
     let is_there = |name: &&str| folder.join(name).is_file() || process::program_exists(name);
     let lacks = |(package, programs): &(&'static str, &[&str])| {
-        (!programs.iter().all(|name| is_there(name))).then_some(*package)
+        (!programs.iter().all(is_there)).then_some(*package)
     };
     PACKAGES.iter().filter_map(lacks).collect()
 }
