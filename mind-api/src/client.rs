@@ -1,9 +1,8 @@
 //! The calling side of a connection: requests with a time limit, and the controller's commands.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -48,15 +47,44 @@ pub enum ClientError {
     Late(Duration),
 }
 
-/// What a call waits for.
-type Answers = Arc<Mutex<HashMap<u64, oneshot::Sender<Result<Reply, Failure>>>>>;
+/// A call that waits for its answer.
+#[derive(Debug)]
+struct Waiting {
+    /// What was asked, to be asked again on another connection.
+    body: Request,
+    answer: oneshot::Sender<Result<Reply, Failure>>,
+}
+
+/// What clones share.
+#[derive(Debug)]
+struct Shared {
+    /// To the connection that there is; it is closed if there is none.
+    outgoing: mpsc::UnboundedSender<Frame>,
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+    /// Whether calls wait for another connection when this one is lost.
+    lasts: bool,
+}
+
+impl Shared {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Sends a request on the connection that there is; whether there is one. What is lower than `answered` has its
+    /// answer, or has given up.
+    fn send(&self, id: u64, body: Request) -> bool {
+        let answered = self.waiting.keys().next().copied().unwrap_or(id);
+        let frame = Frame::Request { id, answered, body };
+        self.outgoing.send(frame).is_ok()
+    }
+}
 
 /// A connection to the controller. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Client {
-    outgoing: mpsc::Sender<Frame>,
-    answers: Answers,
-    next: Arc<AtomicU64>,
+    shared: Arc<Mutex<Shared>>,
     limit: Duration,
 }
 
@@ -81,29 +109,59 @@ impl Client {
         name: &str,
         limit: Duration,
     ) -> Result<(Self, mpsc::Receiver<Order>), ClientError> {
-        let endpoint = endpoint.into();
-        let connected = timeout(limit, open(&endpoint)).await;
-        let stream = connected
-            .map_err(|_| ClientError::Late(limit))?
-            .map_err(|source| ClientError::Connect { endpoint, source })?;
-        let mut connection = frame::framed(stream);
-        timeout(limit, greet(&mut connection, name))
-            .await
-            .map_err(|_| ClientError::Late(limit))??;
-
+        let connection = connect(endpoint.into(), name, limit).await?;
         let (sink, stream) = connection.split();
-        let (outgoing, queue) = mpsc::channel(WAITING_COMMANDS);
+        let (outgoing, queue) = mpsc::unbounded_channel();
         let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
-        let answers = Answers::default();
-        tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&answers), orders));
-        let client = Self {
+        let shared = Shared {
             outgoing,
-            answers,
-            next: Arc::default(),
-            limit,
+            waiting: BTreeMap::new(),
+            next: 0,
+            lasts: false,
         };
-        Ok((client, incoming))
+        let shared = Arc::new(Mutex::new(shared));
+        tokio::spawn(send(sink, queue));
+        tokio::spawn(receive(stream, Arc::clone(&shared), orders));
+        Ok((Self { shared, limit }, incoming))
+    }
+
+    /// From now on a call outlives its connection: it waits for [`resume`](Self::resume), for as long as it may take.
+    pub fn outlive_connection(&self) {
+        lock(&self.shared).lasts = true;
+    }
+
+    /// Connects again, when the receiver of commands has ended. `body` says on the new connection who is back; when the
+    /// controller has answered that, calls that wait are made again there, under their old numbers.
+    ///
+    /// # Errors
+    ///
+    /// As of [`connect`](Self::connect); and the controller's refusal.
+    pub async fn resume(
+        &self,
+        endpoint: impl Into<Endpoint>,
+        name: &str,
+        body: Request,
+    ) -> Result<(Reply, mpsc::Receiver<Order>), ClientError> {
+        let mut connection = connect(endpoint.into(), name, self.limit).await?;
+        let id = lock(&self.shared).number();
+        let answered = 0;
+        let frame = Frame::Request { id, answered, body };
+        let reply = timeout(self.limit, ask_first(&mut connection, frame))
+            .await
+            .map_err(|_| ClientError::Late(self.limit))??;
+        let (sink, stream) = connection.split();
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
+        {
+            let mut shared = lock(&self.shared);
+            shared.outgoing = outgoing;
+            for (id, waiting) in &shared.waiting {
+                shared.send(*id, waiting.body.clone());
+            }
+        }
+        tokio::spawn(send(sink, queue));
+        tokio::spawn(receive(stream, Arc::clone(&self.shared), orders));
+        Ok((reply, incoming))
     }
 
     /// Asks the controller.
@@ -121,17 +179,26 @@ impl Client {
     ///
     /// As [`call`](Self::call).
     pub async fn call_within(&self, body: Request, limit: Duration) -> Result<Reply, ClientError> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = oneshot::channel();
-        lock(&self.answers).insert(id, sender);
-        let result = timeout(limit, async {
-            let frame = Frame::Request { id, body };
-            self.outgoing.send(frame).await.map_err(lost)?;
-            answer.await.map_err(lost)
-        })
-        .await;
-        lock(&self.answers).remove(&id);
-        Ok(result.map_err(|_| ClientError::Late(limit))???)
+        let (answer, answered) = oneshot::channel();
+        // One step: a connection that comes now finds the call either waiting or not there.
+        let waits = {
+            let mut shared = lock(&self.shared);
+            let id = shared.number();
+            let waiting = Waiting {
+                body: body.clone(),
+                answer,
+            };
+            shared.waiting.insert(id, waiting);
+            let waits = Waits { client: self, id };
+            if !shared.send(id, body) && !shared.lasts {
+                drop(shared);
+                return Err(lost("it was closed"));
+            }
+            waits
+        };
+        let result = timeout(limit, answered).await;
+        drop(waits);
+        Ok(result.map_err(|_| ClientError::Late(limit))?.map_err(lost)??)
     }
 
     /// Answers a command.
@@ -141,7 +208,49 @@ impl Client {
     /// When the connection is lost.
     pub async fn carried(&self, id: u64, body: Result<Report, Failure>) -> Result<(), ClientError> {
         let frame = Frame::Carried { id, body };
-        self.outgoing.send(frame).await.map_err(lost)
+        lock(&self.shared).outgoing.send(frame).map_err(lost)
+    }
+}
+
+/// A call; however it ends, nothing waits any more.
+struct Waits<'a> {
+    client: &'a Client,
+    id: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        lock(&self.client.shared).waiting.remove(&self.id);
+    }
+}
+
+async fn connect(
+    endpoint: Endpoint,
+    name: &str,
+    limit: Duration,
+) -> Result<Connection, ClientError> {
+    let connected = timeout(limit, open(&endpoint)).await;
+    let stream = connected
+        .map_err(|_| ClientError::Late(limit))?
+        .map_err(|source| ClientError::Connect { endpoint, source })?;
+    let mut connection = frame::framed(stream);
+    timeout(limit, greet(&mut connection, name))
+        .await
+        .map_err(|_| ClientError::Late(limit))??;
+    Ok(connection)
+}
+
+/// Asks something on a connection on which nothing else has been asked.
+async fn ask_first(connection: &mut Connection, request: Frame) -> Result<Reply, ClientError> {
+    let bytes = frame::encode(&request).map_err(lost)?;
+    connection.send(bytes).await.map_err(lost)?;
+    let answer = connection
+        .next()
+        .await
+        .ok_or_else(|| lost("it was closed"))?;
+    match frame::decode(&answer.map_err(lost)?).map_err(lost)? {
+        Frame::Reply { body, .. } => Ok(body?),
+        other => Err(lost(format_args!("unexpected first answer: {other:?}"))),
     }
 }
 
@@ -160,7 +269,7 @@ fn lost(error: impl std::fmt::Display) -> ClientError {
     ClientError::Lost(error.to_string())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A map of waiting calls is whole whatever its holder was doing.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -187,7 +296,7 @@ async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientErro
     }
 }
 
-async fn send(mut sink: SplitSink<Connection, bytes::Bytes>, mut queue: mpsc::Receiver<Frame>) {
+async fn send(mut sink: SplitSink<Connection, bytes::Bytes>, mut queue: mpsc::UnboundedReceiver<Frame>) {
     while let Some(frame) = queue.recv().await {
         let Ok(bytes) = frame::encode(&frame) else {
             // Only a request can be so long, and it gets no answer.
@@ -202,15 +311,16 @@ async fn send(mut sink: SplitSink<Connection, bytes::Bytes>, mut queue: mpsc::Re
 
 async fn receive(
     mut stream: SplitStream<Connection>,
-    answers: Answers,
+    shared: Arc<Mutex<Shared>>,
     orders: mpsc::Sender<Order>,
 ) {
     while let Some(Ok(bytes)) = stream.next().await {
         match frame::decode(&bytes) {
             Ok(Frame::Reply { id, body }) => {
-                if let Some(waiting) = lock(&answers).remove(&id) {
+                let waiting = lock(&shared).waiting.remove(&id);
+                if let Some(waiting) = waiting {
                     // It may have given up.
-                    waiting.send(body).ok();
+                    waiting.answer.send(body).ok();
                 }
             }
             Ok(Frame::Command { id, body }) => {
@@ -223,8 +333,13 @@ async fn receive(
             Err(_) => break,
         }
     }
-    // Whoever waits learns that nothing will come.
-    lock(&answers).clear();
+    let mut shared = lock(&shared);
+    // What is sent from now on goes nowhere.
+    shared.outgoing = mpsc::unbounded_channel().0;
+    if !shared.lasts {
+        // Whoever waits learns that nothing will come.
+        shared.waiting.clear();
+    }
 }
 
 #[cfg(test)]
@@ -318,6 +433,72 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = at(&listener);
+        let client = tokio::spawn(Client::connect(endpoint.clone(), "test", LIMIT));
+        let mut connection = accepted(&listener).await;
+        take(&mut connection).await;
+        let welcome = Frame::Welcome(Welcome { version: VERSION });
+        give(&mut connection, welcome.clone()).await;
+        let (client, mut orders) = client.await.unwrap().unwrap();
+        client.outlive_connection();
+        let unlink = |name: &str| Request::UnlinkArea {
+            domain: 1,
+            name: name.into(),
+        };
+        let asked = |body| {
+            let client = client.clone();
+            tokio::spawn(async move { client.call(body).await })
+        };
+        let first = asked(unlink("a"));
+        let Frame::Request { id, .. } = take(&mut connection).await else {
+            panic!("expected a request");
+        };
+        drop(connection);
+        assert_eq!(orders.recv().await, None);
+        let second = asked(unlink("b"));
+
+        let again = client.clone();
+        let resumed =
+            tokio::spawn(async move { again.resume(endpoint, "test", Request::Status).await });
+        let mut connection = accepted(&listener).await;
+        assert!(matches!(take(&mut connection).await, Frame::Hello(_)));
+        give(&mut connection, welcome).await;
+        let Frame::Request {
+            id: greeting,
+            body: Request::Status,
+            ..
+        } = take(&mut connection).await
+        else {
+            panic!("expected what says who is back");
+        };
+        let answer = |id| Frame::Reply {
+            id,
+            body: Ok(Reply::Done),
+        };
+        give(&mut connection, answer(greeting)).await;
+        let (reply, _orders) = resumed.await.unwrap().unwrap();
+        assert_eq!(reply, Reply::Done);
+        let Frame::Request {
+            id: same,
+            answered,
+            body,
+        } = take(&mut connection).await
+        else {
+            panic!("expected the request again");
+        };
+        assert_eq!((same, answered, body), (id, id, unlink("a")));
+        let Frame::Request { id: other, .. } = take(&mut connection).await else {
+            panic!("expected the second request");
+        };
+        give(&mut connection, answer(other)).await;
+        give(&mut connection, answer(id)).await;
+        assert_eq!(first.await.unwrap().unwrap(), Reply::Done);
+        assert_eq!(second.await.unwrap().unwrap(), Reply::Done);
+    }
+
+    #[tokio::test]
     async fn a_controller_that_says_nothing_is_late() {
         let (_connection, client, _orders) = pair(Duration::from_millis(50)).await;
         let error = client.call(Request::Status).await.unwrap_err();
@@ -325,7 +506,7 @@ mod tests {
             error.to_string(),
             "the controller did not answer within 50 ms"
         );
-        assert!(lock(&client.answers).is_empty(), "a late call is forgotten");
+        assert!(lock(&client.shared).waiting.is_empty(), "a late call is forgotten");
     }
 
     #[tokio::test]

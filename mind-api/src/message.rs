@@ -26,7 +26,7 @@ pub struct Welcome {
 }
 
 /// What a blade is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BladeKind {
     /// Runs programs and caches pages.
@@ -104,6 +104,16 @@ pub enum RegionChange {
 pub enum Request {
     /// This connection is a blade's agent; answered by [`Reply::Registered`].
     Register(Registration),
+    /// This connection is that of a blade's agent whose controller went, and which goes on; answered by
+    /// [`Reply::Registered`]. The first request on its connection.
+    Resume {
+        /// What it is for.
+        kind: BladeKind,
+        /// Its number among the blades of its kind.
+        number: u8,
+        /// Which life of it this is.
+        incarnation: u16,
+    },
     /// A process of the domain runs on this blade from now on; answered by [`Reply::Entered`].
     EnterProcess {
         /// The protection domain's name; it is made if there is none of that name.
@@ -229,6 +239,7 @@ impl Request {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Register(_) => "register",
+            Self::Resume { .. } => "resume",
             Self::EnterProcess { .. } => "enter_process",
             Self::ExitProcess { .. } => "exit_process",
             Self::Map { .. } => "map",
@@ -391,8 +402,10 @@ pub enum Frame {
     Refused(Failure),
     /// To the controller.
     Request {
-        /// Chosen by the sender; the answer carries it.
+        /// Chosen by the sender, higher each time; the answer carries it.
         id: u64,
+        /// No answer to a request of a lower number is waited for.
+        answered: u64,
         /// What is asked.
         body: Request,
     },

@@ -23,6 +23,9 @@ pub struct Status {
     /// What the controller copied for ports where the switch does not.
     #[serde(default)]
     pub copied: CopyStatus,
+    /// Blades that a controller waits for which took over from another. Empty once it carries requests out.
+    #[serde(default)]
+    pub awaited: Vec<String>,
 }
 
 /// What became of packets for several blades that were handed over to the controller.

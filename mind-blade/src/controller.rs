@@ -1,10 +1,13 @@
 //! An agent's connection to the controller.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use mind_api::{
-    Client, Reply, Request,
+    Client, ClientError, Reply, Request,
     client::Order,
     message::{BladeKind, Registration},
 };
@@ -13,22 +16,74 @@ use tokio::sync::mpsc;
 use crate::{Common, interface::Interface};
 
 /// How long a call may take: unmapping waits for the flushes of other blades.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long to wait before the next try to reach a controller that went: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// What became of a registration.
 pub(crate) struct Registered {
     pub(crate) client: Client,
-    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) orders: Orders,
     pub(crate) number: u8,
     pub(crate) incarnation: u16,
     pub(crate) switch: Ipv4Addr,
     pub(crate) own: Interface,
 }
 
+/// What the controller wants, also when it is another one than before.
+pub(crate) struct Orders {
+    client: Client,
+    endpoint: SocketAddrV4,
+    name: String,
+    /// Says who is back.
+    resume: Request,
+    incoming: mpsc::Receiver<Order>,
+}
+
+impl Orders {
+    /// The next one. A controller that goes is waited for, as long as it takes: the data plane goes on without it.
+    ///
+    /// # Errors
+    ///
+    /// When a controller has come that does not know this life of the blade.
+    pub(crate) async fn next(&mut self) -> Result<Order> {
+        loop {
+            match self.incoming.recv().await {
+                Some(order) => return Ok(order),
+                None => {
+                    tracing::warn!("the controller is gone; what is asked of it waits for the next one");
+                    self.resume().await?;
+                    tracing::info!("the controller is back");
+                }
+            }
+        }
+    }
+
+    async fn resume(&mut self) -> Result<()> {
+        let (mut pause, most) = PAUSES;
+        loop {
+            let resume = self.resume.clone();
+            match self.client.resume(self.endpoint, &self.name, resume).await {
+                Ok((_, incoming)) => {
+                    self.incoming = incoming;
+                    return Ok(());
+                }
+                Err(ClientError::Refused(failure)) => {
+                    return Err(failure).context("the controller does not know this life of the blade");
+                }
+                Err(error) => tracing::debug!(%error, "not yet"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(most);
+        }
+    }
+}
+
 /// Connects and registers.
 pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Result<Registered> {
     let own = Interface::named(&common.interface)?;
-    let (client, orders) = Client::connect(common.controller, &common.name, LIMIT)
+    let (client, incoming) = Client::connect(common.controller, &common.name, LIMIT)
         .await
         .with_context(|| format!("no controller at {}", common.controller))?;
     let registration = Registration {
@@ -50,6 +105,18 @@ pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Re
     } = reply
     else {
         bail!("the controller answers a registration with {reply:?}");
+    };
+    client.outlive_connection();
+    let orders = Orders {
+        client: client.clone(),
+        endpoint: common.controller,
+        name: common.name.clone(),
+        resume: Request::Resume {
+            kind,
+            number,
+            incarnation,
+        },
+        incoming,
     };
     Ok(Registered {
         client,

@@ -14,6 +14,7 @@ use mind_common::addr::{
     INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, SLICE_SHIFT, Va, WINDOW_BASE,
 };
 use mind_common::id::MAX_BLADES;
+use serde::{Deserialize, Serialize};
 
 /// Bytes in which memory is given out.
 pub const GRANULE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
@@ -94,6 +95,26 @@ impl Slice {
         Some(at)
     }
 
+    /// Takes these bytes; whether they were free.
+    fn claim(&mut self, offset: u64, length: u64) -> bool {
+        let around = self.free.range(..=offset).next_back();
+        let Some((start, size)) = around.map(|(start, size)| (*start, *size)) else {
+            return false;
+        };
+        let (end, last) = (offset + length, start + size);
+        if end > last {
+            return false;
+        }
+        self.free.remove(&start);
+        for (from, to) in [(start, offset), (end, last)] {
+            if from < to {
+                self.free.insert(from, to - from);
+            }
+        }
+        self.used += length;
+        true
+    }
+
     /// Gives back what [`take`](Self::take) took, and joins it with its free neighbours.
     fn give(&mut self, mut offset: u64, length: u64) {
         self.used -= length;
@@ -120,7 +141,7 @@ pub struct Allocator {
 }
 
 /// An allocated range: whole granules, all on one blade.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// The memory blade.
     pub blade: u8,
@@ -209,6 +230,14 @@ impl Allocator {
         Err(AllocError::Full { length })
     }
 
+    /// Takes a range that was allocated by an earlier controller; whether it was free.
+    pub fn claim(&mut self, extent: Extent) -> bool {
+        let slice = self.slices.get_mut(usize::from(extent.blade));
+        slice
+            .and_then(Option::as_mut)
+            .is_some_and(|slice| slice.claim(extent.offset, extent.length))
+    }
+
     /// Gives back what [`allocate`](Self::allocate) gave.
     pub fn free(&mut self, extent: Extent) {
         if let Some(Some(slice)) = self.slices.get_mut(usize::from(extent.blade)) {
@@ -260,6 +289,25 @@ mod tests {
         assert_eq!(allocator.allocate(3 * GRANULE).unwrap().offset, 4 * GRANULE);
         // Three are free at 1, none of them at a multiple of 4.
         assert_eq!(allocator.allocate(3 * GRANULE).unwrap().offset, GRANULE);
+    }
+
+    #[test]
+    fn what_is_claimed_is_not_given_out() {
+        let mut allocator = allocator(&[8]);
+        let extent = |offset, length| Extent {
+            blade: 0,
+            offset: offset * GRANULE,
+            length: length * GRANULE,
+        };
+        assert!(allocator.claim(extent(2, 3)));
+        assert!(!allocator.claim(extent(4, 1)), "twice");
+        assert!(!allocator.claim(extent(7, 2)), "more than there is");
+        assert!(!allocator.claim(Extent { blade: 1, ..extent(0, 1) }), "no such blade");
+        assert_eq!(allocator.slice(0).unwrap().used(), 3 * GRANULE);
+        assert_eq!(allocator.allocate(3 * GRANULE).unwrap(), extent(5, 3));
+        allocator.free(extent(2, 3));
+        allocator.free(extent(5, 3));
+        assert_eq!(allocator.slice(0).unwrap(), &Slice::new(8 * GRANULE));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! bookkeeping of both, and the order in which the maps are changed; the words themselves change by compare-and-swap
 //! in the maps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mind_common::addr::{
     BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes,
@@ -38,6 +38,8 @@ pub enum Step {
     Zero(Extent),
     /// The slot becomes the region's: its word goes from free to invalid, next episode.
     Open(Entry),
+    /// The table, which nobody finds, names no slot anywhere.
+    Blank(Table),
     /// The table's entries for the region's pages name the slot.
     Fill {
         /// The table of the block that the region is in.
@@ -142,6 +144,17 @@ impl Indices {
         }
     }
 
+    /// All but these.
+    fn without(count: u32, used: impl Iterator<Item = u32>) -> Self {
+        let used: BTreeSet<_> = used.collect();
+        let next = used.last().map_or(0, |last| last + 1);
+        Self {
+            next,
+            end: count,
+            freed: (0..next).rev().filter(|index| !used.contains(index)).collect(),
+        }
+    }
+
     fn left(&self) -> usize {
         self.freed.len() + (self.end - self.next) as usize
     }
@@ -190,9 +203,41 @@ impl Directory {
         }
     }
 
+    /// A directory of so many slots and tables, of which these are in use.
+    pub fn restore(
+        (slots, tables): (u32, u32),
+        entries: &[Entry],
+        blocks: &BTreeMap<u64, Table>,
+    ) -> Self {
+        let mut regions_of: BTreeMap<u64, u32> = BTreeMap::new();
+        for entry in entries {
+            *regions_of.entry(entry.region.base().block()).or_default() += 1;
+        }
+        let with_regions = |(number, table): (&u64, &Table)| {
+            let regions = regions_of.get(number).copied().unwrap_or(0);
+            let table = *table;
+            (*number, Block { table, regions })
+        };
+        Self {
+            slots: Indices::without(slots, entries.iter().map(|entry| entry.slot.0)),
+            tables: Indices::without(tables, blocks.values().map(|table| table.0)),
+            capacity: slots,
+            regions: entries
+                .iter()
+                .map(|entry| (entry.region.base().0, *entry))
+                .collect(),
+            blocks: blocks.iter().map(with_regions).collect(),
+        }
+    }
+
     /// Slots there are.
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// Block tables there are.
+    pub fn tables(&self) -> u32 {
+        self.tables.end
     }
 
     /// Slots in use.
@@ -256,6 +301,7 @@ impl Directory {
         let mut steps = Vec::with_capacity(2 * regions.len() + blocks.len());
         let mut fills = Vec::with_capacity(regions.len());
         let mut publish = Vec::with_capacity(blocks.len());
+        let mut blank = Vec::with_capacity(blocks.len());
         for region in regions {
             let number = region.base().block();
             let block = self.blocks.entry(number).or_insert_with(|| {
@@ -264,6 +310,7 @@ impl Directory {
                         .take()
                         .expect("as many are left as were counted"),
                 );
+                blank.push(Step::Blank(table));
                 publish.push(Step::Publish {
                     block: number,
                     table,
@@ -280,6 +327,7 @@ impl Directory {
                 entry,
             });
         }
+        steps.append(&mut blank);
         steps.append(&mut fills);
         steps.append(&mut publish);
         Ok(steps)

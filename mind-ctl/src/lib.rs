@@ -6,4 +6,6 @@ pub mod alloc;
 pub mod directory;
 pub mod policy;
 pub mod protect;
+pub mod records;
 pub mod registry;
+pub mod takeover;

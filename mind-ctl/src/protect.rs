@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 
 use mind_api::message::Access;
 use mind_common::addr::{PAGE_SIZE, Prefix, Va, prefixes};
+use serde::{Deserialize, Serialize};
 
 /// What a domain may do with a page for which there is an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Class {
     /// Read.
     Read,
@@ -56,7 +57,7 @@ pub enum Change {
 pub type Entries = BTreeMap<Prefix, Class>;
 
 /// What a domain may do, range by range. Addresses are pages' first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
     /// End and class by start. Ranges do not overlap, and two that touch differ.
     ranges: BTreeMap<u64, (u64, Class)>,

@@ -10,22 +10,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use serde::{Deserialize, Serialize};
+
 use mind_api::errno::{Errno, Failure};
 use mind_api::message::{BladeKind, OnLoss, Registration};
 use mind_common::addr::Va;
 use mind_common::id::{BladeId, MAX_BLADES};
 
 use crate::alloc::Extent;
+use crate::records::Key;
 
 /// Longest name of an area, in bytes, as of a file.
 pub const MAX_NAME: usize = 255;
 
 /// A port of the switch: the index of its interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Port(pub u32);
 
 /// A blade that is here or has been.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blade {
     /// Its number among the blades of its kind.
     pub number: u8,
@@ -46,7 +49,7 @@ pub struct Blade {
 }
 
 /// A mapped range of a domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vma {
     /// Its memory, whole granules.
     pub extent: Extent,
@@ -61,11 +64,12 @@ pub struct Vma {
 }
 
 /// Writes that were lost with a blade.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// In how many regions; one that was hit again counts again.
     pub regions: u64,
     /// Where the last one begins.
+    #[serde(with = "crate::records::address")]
     pub last: Va,
     /// The name of the blade that took it along.
     pub blade: String,
@@ -84,13 +88,14 @@ impl Vma {
 }
 
 /// A protection domain.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
     /// Its name; empty if it has none.
     pub name: String,
     /// Its processes: blade and number on it.
     pub processes: BTreeSet<(u8, i32)>,
-    /// Its vmas, by address.
+    /// Its vmas, by address; each is a record of its own.
+    #[serde(skip)]
     pub vmas: BTreeMap<u64, Vma>,
     /// Addresses of its named areas.
     pub areas: BTreeMap<String, u64>,
@@ -134,6 +139,8 @@ pub struct Registry {
     memory: BTreeMap<u8, Blade>,
     domains: BTreeMap<u32, Domain>,
     last_domain: u32,
+    /// What has changed since it was last taken down.
+    touched: BTreeSet<Key>,
 }
 
 /// The highest number of a domain: as many as the switch has grants for.
@@ -224,6 +231,7 @@ impl Registry {
             connected: true,
         };
         blades.insert(number, blade);
+        self.touched.insert(Key::Blade(kind, number));
         Ok(&blades[&number])
     }
 
@@ -237,6 +245,7 @@ impl Registry {
             && blade.incarnation == incarnation
         {
             blade.connected = false;
+            self.touched.insert(Key::Blade(kind, number));
         }
     }
 
@@ -254,6 +263,7 @@ impl Registry {
             let message = format!("compute blade {blade} is not connected");
             return Err(Failure::new(Errno::ENODEV, message));
         }
+        self.touched.insert(Key::Domain(domain));
         let entry = self.domains.entry(domain).or_default();
         let presence = if entry.is_on(blade) {
             Presence::Same
@@ -280,6 +290,7 @@ impl Registry {
             return Err(Failure::new(Errno::ESRCH, message));
         };
         entry.processes.remove(&(blade.get(), pid));
+        self.touched.insert(Key::Domain(domain));
         Ok(if entry.is_on(blade) {
             Presence::Same
         } else {
@@ -333,6 +344,7 @@ impl Registry {
             ..Domain::default()
         };
         self.domains.insert(number, domain);
+        self.touched.extend([Key::LastDomain, Key::Domain(number)]);
         Ok(number)
     }
 
@@ -342,13 +354,21 @@ impl Registry {
     ///
     /// `ESRCH`: none does.
     pub fn domain_on(&mut self, blade: BladeId, domain: u32) -> Result<&mut Domain, Failure> {
-        self.domains
-            .get_mut(&domain)
-            .filter(|entry| entry.is_on(blade))
-            .ok_or_else(|| {
-                let message = format!("no process of domain {domain} runs on {blade}");
-                Failure::new(Errno::ESRCH, message)
-            })
+        self.check_presence(blade, domain)?;
+        self.domain_mut(domain).ok_or_else(|| nobody(blade, domain))
+    }
+
+    /// Whether a process of the domain runs on the blade.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH`: none does.
+    pub fn check_presence(&self, blade: BladeId, domain: u32) -> Result<(), Failure> {
+        let entry = self.domains.get(&domain);
+        match entry.is_some_and(|entry| entry.is_on(blade)) {
+            true => Ok(()),
+            false => Err(nobody(blade, domain)),
+        }
     }
 
     /// The domain and the vma that an address is in.
@@ -361,7 +381,50 @@ impl Registry {
 
     /// The domain, wherever it is.
     pub fn domain_mut(&mut self, domain: u32) -> Option<&mut Domain> {
-        self.domains.get_mut(&domain)
+        let entry = self.domains.get_mut(&domain)?;
+        self.touched.insert(Key::Domain(domain));
+        Some(entry)
+    }
+
+    /// A vma changes, comes or goes: it is to be taken down.
+    pub fn touch(&mut self, key: Key) {
+        self.touched.insert(key);
+    }
+
+    /// What has changed since this was last asked.
+    pub fn take_touched(&mut self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// The number that the last new domain got.
+    pub fn last_domain(&self) -> u32 {
+        self.last_domain
+    }
+
+    /// Puts a blade back that was taken down.
+    pub fn restore_blade(&mut self, kind: BladeKind, blade: Blade) {
+        let blades = match kind {
+            BladeKind::Compute => &mut self.compute,
+            BladeKind::Memory => &mut self.memory,
+        };
+        blades.insert(blade.number, blade);
+    }
+
+    /// Puts a domain back that was taken down. Its vmas, put back before it or after it, stay.
+    pub fn restore_domain(&mut self, number: u32, domain: Domain) {
+        let vmas = self.domains.remove(&number).unwrap_or_default().vmas;
+        self.domains.insert(number, Domain { vmas, ..domain });
+    }
+
+    /// Puts a vma back that was taken down.
+    pub fn restore_vma(&mut self, domain: u32, vma: Vma) {
+        let entry = self.domains.entry(domain).or_default();
+        entry.vmas.insert(vma.va().0, vma);
+    }
+
+    /// Goes on counting domains from there.
+    pub fn restore_last_domain(&mut self, number: u32) {
+        self.last_domain = number;
     }
 
     /// Forgets a domain that has neither processes nor vmas.
@@ -369,8 +432,14 @@ impl Registry {
         let empty = |entry: &Domain| entry.processes.is_empty() && entry.vmas.is_empty();
         if self.domains.get(&domain).is_some_and(empty) {
             self.domains.remove(&domain);
+            self.touched.insert(Key::Domain(domain));
         }
     }
+}
+
+fn nobody(blade: BladeId, domain: u32) -> Failure {
+    let message = format!("no process of domain {domain} runs on {blade}");
+    Failure::new(Errno::ESRCH, message)
 }
 
 #[cfg(test)]

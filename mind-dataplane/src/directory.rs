@@ -7,7 +7,7 @@ use std::{
 };
 
 use mind_common::{
-    addr::{PAGES_PER_BLOCK, Region, Va},
+    addr::{PAGE_SHIFT, PAGES_PER_BLOCK, Region, Va},
     directory::{Origin, Word},
     memo::Memo,
     table::{BlockTable, Generation, Slot},
@@ -141,6 +141,18 @@ impl Directory {
     pub fn assign(&self, table: u32, region: Region, slot: u32) -> Result<()> {
         for page in region.pages() {
             self.entry(table, page)?.store(slot, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Makes block table `table` one of no pages.
+    ///
+    /// # Errors
+    ///
+    /// As for [`assign`](Self::assign).
+    pub fn blank(&self, table: u32) -> Result<()> {
+        for page in 0..PAGES_PER_BLOCK as u64 {
+            self.entry(table, Va(page << PAGE_SHIFT))?.store(0, Ordering::Release);
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ mod value;
 pub use copies::{Copies, Taken};
 pub use directory::{Directory, SlotHandle};
 pub use error::{Error, Result};
+pub use object::digest as object_digest;
 pub use limits::{MemoryLimits, SwitchLimits};
 pub use responder::Responder;
 pub use store::Store;

@@ -150,6 +150,13 @@ pub(crate) fn unpin(folder: &Path, names: impl IntoIterator<Item = &'static str>
     Ok(())
 }
 
+/// What the object is known by: two of the same digest have the same programs and maps. SHA-256, in hexadecimal.
+pub fn digest() -> String {
+    use sha2::{Digest as _, Sha256};
+    let bytes = Sha256::digest(OBJECT);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The object's bytes, for tests that look into it.
 #[cfg(feature = "harness")]
 pub fn bytes() -> &'static [u8] {

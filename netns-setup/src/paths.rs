@@ -13,6 +13,11 @@ pub fn state() -> PathBuf {
     Path::new(RUN).join("state.json")
 }
 
+/// What a controller must know that comes after another.
+pub fn records() -> PathBuf {
+    Path::new(RUN).join("mind-ctl.redb")
+}
+
 /// The bpffs in which the testbed's programs and maps are pinned.
 pub fn bpffs() -> PathBuf {
     Path::new(RUN).join("bpf")

@@ -68,6 +68,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
         "serve".to_owned(),
         format!("--listen={controller}"),
         format!("--pin={}", paths::pins(SWITCH).display()),
+        format!("--state={}", paths::records().display()),
         format!("--metrics={}", Plan::controller_metrics()),
     ];
     command.extend(

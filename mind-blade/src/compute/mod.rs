@@ -114,7 +114,6 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     tokio::pin!(ended);
     let end = controller::told_to_end();
     tokio::pin!(end);
-    let mut controlled = true;
     loop {
         tokio::select! {
             result = &mut end => {
@@ -127,23 +126,20 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                     Err(_) => bail!("the engine panicked"),
                 };
             }
-            order = registered.orders.recv(), if controlled => match order {
-                None => {
-                    // Programs go on with the memory they have; calls fail.
-                    tracing::error!("the controller is gone");
-                    controlled = false;
-                }
-                Some(Order { command: Command::Leave, .. }) => {
+            order = registered.orders.next() => match order {
+                // Nothing that is written from now on could be kept.
+                Err(error) => return Err(error.context("the programs of this blade end with it")),
+                Ok(Order { command: Command::Leave, .. }) => {
                     // At once: nothing that is written from now on could be kept.
                     bail!("the switch does not listen to this blade any more; its programs end with it");
                 }
-                Some(order) => {
+                Ok(order) => {
                     let (engine, client) = (engine.clone(), registered.client.clone());
                     let (server, identity) = (Arc::clone(&server), identity.clone());
                     tokio::spawn(async move {
                         let result = carry_out(&engine, &server, identity, order.command).await;
                         if client.carried(order.id, result).await.is_err() {
-                            tracing::error!("the controller went without waiting for an answer");
+                            tracing::warn!("the controller went without waiting for an answer");
                         }
                     });
                 }

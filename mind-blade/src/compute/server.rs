@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -22,6 +23,8 @@ use mind_common::{
 };
 use mind_userfault::{Backing, Userfault};
 use rustix::process::{Pid, PidfdFlags};
+
+use crate::controller;
 
 use super::{
     engine::{self, Notice},
@@ -108,8 +111,12 @@ impl Server {
     }
 
     fn ask(&self, request: Request) -> Result<Reply, Failure> {
+        self.ask_within(request, controller::LIMIT)
+    }
+
+    fn ask_within(&self, request: Request, limit: Duration) -> Result<Reply, Failure> {
         self.runtime
-            .block_on(self.controller.call(request))
+            .block_on(self.controller.call_within(request, limit))
             .map_err(|error| match error {
                 ClientError::Refused(failure) => failure,
                 other => Failure::new(Errno::EIO, other.to_string()),
@@ -199,7 +206,8 @@ impl Server {
         if let Some(id) = id {
             self.engine.send(engine::Command::Detach { id });
         }
-        match self.ask(Request::ExitProcess { domain, pid }) {
+        // However long there is no controller: the process is on its books.
+        match self.ask_within(Request::ExitProcess { domain, pid }, Duration::MAX) {
             Ok(_) => {
                 lock(&self.processes).remove(&(domain, pid));
             }

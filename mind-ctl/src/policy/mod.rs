@@ -5,6 +5,7 @@
 //! A plan to map whose steps fail half way is undone by unmapping: every step of that may also be carried out where
 //! its counterpart was not.
 
+mod keeping;
 mod regions;
 mod status;
 
@@ -18,6 +19,7 @@ use mind_common::id::BladeId;
 use crate::alloc::{AllocError, Allocator};
 use crate::directory::{Directory, DirectoryFull, Step};
 use crate::protect::{Class, Entries, Protection, diff};
+use crate::records::Key;
 use crate::registry::{Blade, MAX_NAME, Port, Presence, Registry, Vma};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -200,8 +202,8 @@ impl Policy {
     /// # Errors
     ///
     /// `ESRCH`: none does.
-    pub fn check_presence(&mut self, blade: BladeId, domain: u32) -> Result<(), Failure> {
-        self.registry.domain_on(blade, domain).map(|_| ())
+    pub fn check_presence(&self, blade: BladeId, domain: u32) -> Result<(), Failure> {
+        self.registry.check_presence(blade, domain)
     }
 
     /// Zeroed memory for the domain.
@@ -217,7 +219,7 @@ impl Policy {
         length: u64,
         access: Access,
     ) -> Result<Plan<Mapped>, Failure> {
-        self.registry.domain_on(caller, domain)?;
+        self.registry.check_presence(caller, domain)?;
         self.make(domain, length, access, None)
     }
 
@@ -256,6 +258,7 @@ impl Policy {
             lost: None,
         };
         entry.vmas.insert(va.0, vma);
+        self.registry.touch(Key::Vma(domain, va.0));
         Ok(Plan::new(Mapped { va, length }, steps))
     }
 
@@ -287,6 +290,7 @@ impl Policy {
         if goes && let Some(vma) = entry.vmas.remove(&va.0) {
             self.give_up(domain, vma, &mut plan);
         }
+        self.registry.touch(Key::Vma(domain, va.0));
         Ok(plan)
     }
 
@@ -359,6 +363,7 @@ impl Policy {
                     va: vma.va(),
                     length: vma.length,
                 };
+                self.registry.touch(Key::Vma(domain, mapped.va.0));
                 Ok(Plan::new(mapped, Vec::new()))
             }
             (Some(vma), Open::Existing | Open::OrCreate) => Err(Failure::new(
@@ -397,6 +402,7 @@ impl Policy {
                 self.give_up(domain, vma, &mut plan);
             }
         }
+        self.registry.touch(Key::Vma(domain, va));
         Ok(plan)
     }
 
@@ -424,12 +430,14 @@ impl Policy {
         if new.is_empty() {
             self.protection.remove(&domain);
         }
+        self.registry.touch(Key::Protection(domain));
         let changes = diff(&old, &new).into_iter();
         steps.extend(changes.map(|change| Step::Protect { domain, change }));
     }
 
     /// Nobody has the vma any more: first nobody may touch it, then it is flushed, then its slots are freed.
     fn give_up<T>(&mut self, domain: u32, vma: Vma, plan: &mut Plan<T>) {
+        self.registry.touch(Key::Vma(domain, vma.va().0));
         self.change(domain, vma.va(), vma.length, None, &mut plan.steps);
         plan.steps
             .append(&mut self.directory.close(vma.va(), vma.length));

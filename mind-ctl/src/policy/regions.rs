@@ -60,6 +60,7 @@ impl Policy {
     pub fn note_loss(&mut self, region: Region, blade: &str) -> Option<(u32, &Vma)> {
         let (domain, vma) = self.registry.vma_at(region.base())?;
         let va = vma.va();
+        self.registry.touch(Key::Vma(domain, va.0));
         let vma = self.registry.domain_mut(domain)?.vmas.get_mut(&va.0)?;
         let regions = vma.lost.as_ref().map_or(0, |lost| lost.regions) + 1;
         vma.lost = Some(Lost {

@@ -54,6 +54,7 @@ impl Policy {
             slots: self.directory.capacity(),
             ports: Vec::new(),
             copied: CopyStatus::default(),
+            awaited: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! * [`agent`] is how a blade's agent is told what to do,
 //! * [`copier`] copies invalidations where the switch does not,
 //! * [`metrics`] is what Prometheus is told,
+//! * [`plane`] is the data plane as it begins and ends, [`store`] what else outlives the controller,
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
@@ -15,11 +16,13 @@ mod door;
 mod fdb;
 mod host;
 mod metrics;
+mod plane;
 mod session;
+mod store;
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -30,7 +33,6 @@ use mind_api::{
     frame,
 };
 use mind_common::wire;
-use mind_dataplane::{Switch, SwitchLimits, attach};
 use mind_metrics::page;
 use tokio::{
     net::TcpListener,
@@ -44,6 +46,7 @@ use self::{
     door::Door,
     host::{Host, plan::Cidr},
     metrics::Events,
+    plane::{Begun, Plane},
 };
 
 /// The controller's TCP port where nobody says another.
@@ -90,12 +93,30 @@ pub(crate) struct Args {
     /// Where to show metrics to Prometheus, over HTTP; by default nowhere.
     #[arg(long, value_name = "ADDRESS:PORT", env = "MIND_METRICS")]
     metrics: Option<SocketAddr>,
+    /// Where to keep what a controller must know that comes after this one: a file that is of use until the machine is
+    /// booted again.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MIND_STATE",
+        default_value = "/run/mind-ctl.redb"
+    )]
+    state: PathBuf,
+    /// Begin anew, also if an earlier controller left a data plane and blades that use it: they end.
+    #[arg(long)]
+    fresh: bool,
+    /// At SIGTERM, leave data plane and blades as they are, for a controller that comes after this one.
+    #[arg(long)]
+    keep: bool,
     /// Directory slots: regions, of 16 KiB at first, that can be mapped at a time.
     #[arg(long, default_value_t = 262_144)]
     slots: u32,
     /// Load a switch that loses packets when a test tells it to.
     #[arg(long, hide = true)]
     lose_on_purpose: bool,
+    /// End at once at that point of the work on the books and the maps.
+    #[arg(long, hide = true, default_value_t = 0)]
+    die_at: u64,
 }
 
 /// Who copies invalidations.
@@ -107,99 +128,44 @@ enum FanOut {
     Controller,
 }
 
-impl FanOut {
-    /// Attaches the switch to a port.
-    fn attach(self, switch: &mut Switch, port: &str, pins: &Path) -> Result<()> {
-        if self == Self::Switch {
-            match attach::attach_port(switch, port, pins, attach::FanOut::Switch) {
-                Err(error) if error.is_of_fan_out() => {
-                    tracing::warn!(port, %error, "the controller copies what comes in there for several blades");
-                }
-                other => return Ok(other?),
-            }
-        }
-        attach::attach_port(switch, port, pins, attach::FanOut::Controller)?;
-        Ok(())
-    }
-}
-
-/// Detaches and unpins the data plane, however the daemon ends.
-struct DataPlane {
-    ports: Vec<String>,
-    folder: PathBuf,
-}
-
-impl DataPlane {
-    fn load(args: &Args, address: Ipv4Addr) -> Result<(Self, Switch)> {
-        let mut highest = 0;
-        for port in &args.ports {
-            highest = highest.max(attach::index_of(port)?);
-        }
-        let limits = SwitchLimits {
-            interfaces: highest + 1,
-            domains: mind_ctl::registry::MAX_DOMAIN + 1,
-            slots: args.slots.saturating_add(1),
-            // As many blocks as slots of the largest region; more if vmas are small.
-            blocks: args.slots.max(1),
-            lose_on_purpose: args.lose_on_purpose,
-            ..SwitchLimits::default()
-        };
-        let mut switch = Switch::load(&limits).context("cannot load the data plane")?;
-        let mac = fdb::address_of(&args.bridge)?;
-        switch.set_identity(address, mac)?;
-        let plane = Self {
-            ports: args.ports.clone(),
-            folder: args.pin.clone(),
-        };
-        // What a killed daemon has left.
-        plane.remove(None);
-        switch.pin(&args.pin)?;
-        for port in &args.ports {
-            args.fan_out.attach(&mut switch, port, &args.pin)?;
-        }
-        Ok((plane, switch))
-    }
-
-    fn remove(&self, switch: Option<&mut Switch>) {
-        let report = |what: &Path, error: &dyn std::fmt::Display| {
-            tracing::error!(what = %what.display(), %error, "part of the data plane stays");
-        };
-        let mut open = Switch::open(&self.folder).ok();
-        if let Some(switch) = switch.or(open.as_mut()) {
-            for port in &self.ports {
-                if let Err(error) = attach::detach_port(switch, port, &self.folder) {
-                    report(Path::new(port), &error);
-                }
-            }
-        }
-        if let Err(error) = Switch::unpin(&self.folder) {
-            report(&self.folder, &error);
-        }
-    }
-}
-
-impl Drop for DataPlane {
-    fn drop(&mut self) {
-        self.remove(None);
-    }
-}
-
 pub(crate) async fn run(args: Args) -> Result<()> {
     // From here on they end the daemon in order, not at once.
     let mut term = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let host = Host::prepare(&args.bridge, &args.ports, args.address, args.mtu).await?;
-    let result = tokio::select! {
-        _ = term.recv() => Ok(()),
-        _ = int.recv() => Ok(()),
-        result = serve(&args, host.address()) => result,
+    let begun = begin(&args, host.address()).await;
+    let result = match begun {
+        Ok((plane, serving)) => {
+            let (result, is_told) = tokio::select! {
+                _ = term.recv() => (Ok(()), true),
+                _ = int.recv() => (Ok(()), true),
+                result = serving.serve() => (result, false),
+            };
+            // Who ends by an error may be started again, and goes on.
+            if !is_told || args.keep {
+                plane.leave();
+                return result;
+            }
+            plane.remove();
+            result
+        }
+        Err(error) => Err(error),
     };
     host.put_back().await;
     result
 }
 
-/// Serves on a host that is a switch, whose bridge has the address `own`. Ends only with an error, or when dropped.
-async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
+/// All that a controller needs to serve.
+struct Serving {
+    listener: TcpListener,
+    door: Door,
+    core: Arc<Mutex<Core>>,
+    events: Arc<Events>,
+    shown: Option<TcpListener>,
+}
+
+/// Begins on a host that is a switch, whose bridge has the address `own`; what it makes goes again if it fails.
+async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
     let listen = args
         .listen
         .or(own.map(|address| SocketAddrV4::new(address, PORT)))
@@ -213,37 +179,76 @@ async fn serve(args: &Args, own: Option<Ipv4Addr>) -> Result<()> {
         .await
         .with_context(|| format!("cannot listen at {listen}; is another controller there?"))?;
     let door = Door::open(&args.socket)?;
-    let (_plane, switch) = DataPlane::load(args, *listen.ip())?;
-    let copied = copier::start(switch.open_copies()?, *listen.ip())?;
-    let events = Arc::new(Events::new().context("cannot count events")?);
-    let core = Core::new(switch, args, *listen.ip(), copied, Arc::clone(&events))?;
-    let core = Arc::new(Mutex::new(core));
     let shown = match args.metrics {
         Some(address) => Some(page::listen(address).await?),
         None => None,
     };
-    let mut tasks = JoinSet::new();
-    if let Some(listener) = shown {
-        tasks.spawn(show(listener, Arc::clone(&core), events));
+    let Begun {
+        plane,
+        switch,
+        store,
+        is_taken_over,
+    } = Plane::begin(args, *listen.ip())?;
+    let copied = copier::start(switch.open_copies()?, *listen.ip())?;
+    let events = Arc::new(Events::new().context("cannot count events")?);
+    let counted = Arc::clone(&events);
+    let kept = (store, is_taken_over);
+    let core = Core::new(switch, args, *listen.ip(), copied, counted, kept)?;
+    let serving = Serving {
+        listener,
+        door,
+        core: Arc::new(Mutex::new(core)),
+        events,
+        shown,
+    };
+    if is_taken_over {
+        tokio::spawn(recover(Arc::clone(&serving.core)));
     }
-    tracing::info!(%listen, ports = args.ports.join(", "), "ready");
+    tracing::info!(%listen, ports = args.ports.join(", "), is_taken_over, "ready");
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started the controller that it is ready")?;
-    loop {
-        let core = Arc::clone(&core);
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted.map(|(stream, peer)| {
-                if let Err(error) = frame::prepare(&stream) {
-                    tracing::warn!(%peer, %error, "it will show late that a connection is gone");
-                }
-                tokio::spawn(session::run(core, stream, Peer::Network(peer)));
-            }),
-            accepted = door.accept() => accepted.map(|stream| {
-                tokio::spawn(session::run(core, stream, Peer::Local));
-            }),
-        };
-        if let Err(error) = accepted {
-            tracing::warn!(%error, "a connection was not accepted");
+    Ok((plane, serving))
+}
+
+/// Waits for the blades that there were, for as long as that may take, and goes on with them.
+async fn recover(core: Arc<Mutex<Core>>) {
+    let mut is_awaited = core.lock().await.is_awaited();
+    let all = is_awaited.wait_for(|is_awaited| !is_awaited);
+    // Whoever is not back in time is gone.
+    let _ = tokio::time::timeout(core::GRACE, all).await;
+    core.lock().await.recover().await;
+}
+
+impl Serving {
+    /// Serves; ends only when dropped.
+    async fn serve(self) -> Result<()> {
+        let Self {
+            listener,
+            door,
+            core,
+            events,
+            shown,
+        } = self;
+        let mut tasks = JoinSet::new();
+        if let Some(listener) = shown {
+            tasks.spawn(show(listener, Arc::clone(&core), events));
+        }
+        loop {
+            let core = Arc::clone(&core);
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted.map(|(stream, peer)| {
+                    if let Err(error) = frame::prepare(&stream) {
+                        tracing::warn!(%peer, %error, "it will show late that a connection is gone");
+                    }
+                    tokio::spawn(session::run(core, stream, Peer::Network(peer)));
+                }),
+                accepted = door.accept() => accepted.map(|stream| {
+                    tokio::spawn(session::run(core, stream, Peer::Local));
+                }),
+            };
+            if let Err(error) = accepted {
+                tracing::warn!(%error, "a connection was not accepted");
+            }
         }
     }
 }

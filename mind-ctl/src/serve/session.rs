@@ -91,25 +91,35 @@ where
             }
         }
     });
-    let (is_complete, events) = {
+    let (is_complete, is_recovered, events) = {
         let core = core.lock().await;
-        (core.is_complete(), core.events())
+        (core.is_complete(), core.is_recovered(), core.events())
     };
     while let Some(Ok(bytes)) = stream.next().await {
         match decode(&bytes) {
             Ok(Frame::Request {
                 id,
                 body: Request::AwaitBlades,
+                ..
             }) => {
                 tokio::spawn(await_blades(id, is_complete.clone(), outgoing.clone()));
             }
-            Ok(Frame::Request { id, body }) => {
+            Ok(Frame::Request { id, answered, body }) => {
                 // Not here: what is asked may wait for a command's answer on this connection.
                 let (core, session) = (Arc::clone(&core), Arc::clone(&session));
                 let (outgoing, events) = (outgoing.clone(), Arc::clone(&events));
                 let (name, asked) = (body.name(), Instant::now());
+                let mut is_recovered = is_recovered.clone();
                 tokio::spawn(async move {
-                    let body = core.lock().await.request(&session, body).await;
+                    if let Request::Register(registration) = &body {
+                        let (kind, address) = (registration.kind, registration.address);
+                        core.lock().await.will_not_resume(kind, address);
+                    }
+                    let waits = !matches!(body, Request::Resume { .. } | Request::Status);
+                    if waits && is_recovered.wait_for(|is_recovered| *is_recovered).await.is_err() {
+                        return;
+                    }
+                    let body = core.lock().await.request(&session, (id, answered), body).await;
                     events.answered(name, body.is_ok(), asked.elapsed());
                     if let Err(failure) = &body {
                         tracing::debug!(%failure, "refused");
@@ -129,6 +139,9 @@ where
     let registered = *session.registered.lock().await;
     if let Some(registered) = registered {
         tracing::warn!(name, ?registered, "a blade is gone");
+        let mut is_recovered = is_recovered;
+        // What it had is not on the books before.
+        let _ = is_recovered.wait_for(|is_recovered| *is_recovered).await;
         core.lock().await.lost(registered).await;
     }
     sender.abort();

@@ -166,9 +166,11 @@ impl Core {
             flags,
             ..port_of(kind, &blade)
         };
+        self.pass();
         self.switch
             .set_port(ifindex, port)
             .map_err(|error| broken(&error))?;
+        self.pass();
         self.agents
             .insert((kind, blade.number), session.agent.clone());
         *session.registered.lock().await = Some(registered);
@@ -215,6 +217,7 @@ impl Core {
                 }
             }
         }
+        self.keep(None);
         self.note_complete();
     }
 
@@ -229,10 +232,22 @@ impl Core {
         if let Some(agent) = self.agents.remove(&key) {
             agent.dismiss();
         }
-        self.events.lost(BladeKind::Compute);
         let known = self.policy.registry().blade(key.0, key.1);
         let name = known.map_or_else(|| blade.to_string(), |blade| blade.name.clone());
+        if known.is_some_and(|blade| blade.connected) {
+            self.events.lost(key.0);
+        }
         self.policy.disconnect(key.0, key.1, life.incarnation);
+        let over = Registered {
+            kind: key.0,
+            number: key.1,
+            incarnation: life.incarnation,
+        };
+        if let Err(error) = self.store.forget_answers(over) {
+            tracing::warn!(%error, "answers that nobody waits for are kept");
+        }
+        // From here on its words forget it: it may not come back to another controller as if nothing had happened.
+        self.keep(None);
 
         let entries = self
             .policy
@@ -249,6 +264,7 @@ impl Core {
                     return false;
                 };
                 if slot.swap_word(word, step.next).is_ok() {
+                    self.pass();
                     return step.verdict == Loss::Writes;
                 }
             }

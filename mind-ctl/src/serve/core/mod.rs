@@ -5,15 +5,25 @@
 //! * [`steps`]: the steps of a plan,
 //! * [`regions`]: changes of regions under traffic,
 //! * [`blades`]: who comes and goes,
+//! * [`recovery`]: a controller that takes over from another,
 //! * [`status`]: what operators see, [`audit`]: whether books, tables and blades agree.
 
 mod audit;
 mod blades;
+mod recovery;
 mod regions;
 mod status;
 mod steps;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use anyhow::Result;
 use mind_api::{
@@ -40,8 +50,10 @@ use super::{
     copier::Copied,
     metrics::Events,
     session::{Registered, Session},
+    store::{Asked, Store},
 };
 use blades::Departed;
+pub(super) use recovery::GRACE;
 use regions::{Patience, all_changed, unchangeable};
 
 /// The controller.
@@ -64,10 +76,35 @@ pub(super) struct Core {
     began: Instant,
     /// Compute blades that are gone and not buried yet.
     departed: Vec<Departed>,
+    /// What outlives this controller.
+    store: Store,
+    /// Blades that this controller took over and that are not back yet.
+    awaited: BTreeSet<(BladeKind, u8)>,
+    /// Whether there are such.
+    is_awaited: watch::Sender<bool>,
+    /// Whether maps, blades and books agree, so that requests can be carried out.
+    is_recovered: watch::Sender<bool>,
+    /// Points to pass until the controller ends at once, for tests; 0 for never.
+    fuse: AtomicU64,
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Errno::EIO, error.to_string())
+}
+
+/// Whether a request is carried out once only, however often it is made: its answer is kept.
+fn changes_books(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::EnterProcess { .. }
+            | Request::ExitProcess { .. }
+            | Request::Map { .. }
+            | Request::Unmap { .. }
+            | Request::Protect { .. }
+            | Request::OpenArea { .. }
+            | Request::UnlinkArea { .. }
+            | Request::ReportLoss { .. }
+    )
 }
 
 /// The policy counts slots from 0; in the table, 0 means that there is none.
@@ -76,18 +113,37 @@ fn index(entry: &Entry) -> u32 {
 }
 
 impl Core {
+    /// A controller of that data plane; with what there was before, `is_taken_over`, which takes
+    /// [`recover`](Self::recover).
     pub(super) fn new(
         switch: Switch,
         args: &Args,
         address: std::net::Ipv4Addr,
         copied: Arc<Copied>,
         events: Arc<Events>,
+        (store, is_taken_over): (Store, bool),
     ) -> Result<Self> {
         let directory = switch.directory();
         let slots = u32::try_from(directory.slots() - 1)?;
         let tables = u32::try_from(directory.tables())?;
+        let policy = match is_taken_over {
+            true => Policy::restore(slots, tables, store.records()?)?,
+            false => Policy::new(slots, tables),
+        };
+        let known = [BladeKind::Compute, BladeKind::Memory]
+            .into_iter()
+            .flat_map(|kind| policy.registry().blades(kind).map(move |blade| (kind, blade)));
+        let awaited: BTreeSet<_> = known
+            .filter(|(_, blade)| blade.connected)
+            .map(|(kind, blade)| (kind, blade.number))
+            .collect();
         Ok(Self {
-            policy: Policy::new(slots, tables),
+            store,
+            is_awaited: watch::Sender::new(!awaited.is_empty()),
+            awaited,
+            is_recovered: watch::Sender::new(!is_taken_over),
+            fuse: AtomicU64::new(args.die_at),
+            policy,
             switch,
             agents: HashMap::new(),
             placed: HashMap::new(),
@@ -108,23 +164,82 @@ impl Core {
         Arc::clone(&self.events)
     }
 
-    /// Does what is asked on a session.
+    /// Tells when requests can be carried out.
+    pub(super) fn is_recovered(&self) -> watch::Receiver<bool> {
+        self.is_recovered.subscribe()
+    }
+
+    /// Tells when all blades are back that were there before this controller.
+    pub(super) fn is_awaited(&self) -> watch::Receiver<bool> {
+        self.is_awaited.subscribe()
+    }
+
+    /// Does what is asked on a session, under the number `id`; answers to requests of numbers below `answered` are not
+    /// waited for any more.
     pub(super) async fn request(
         &mut self,
         session: &Session,
+        (id, answered): (u64, u64),
         request: Request,
     ) -> Result<Reply, Failure> {
-        let result = self.answer(session, request).await;
+        let by = *session.registered.lock().await;
+        let by = by.filter(|_| changes_books(&request));
+        if let Some(by) = by
+            && let Some(answer) = self.store.answer(by, id).map_err(|error| broken(&error))?
+        {
+            return answer;
+        }
+        let answer = self.answer(session, request).await;
         // It may have shown that blades are gone.
         self.bury().await;
         self.note_complete();
-        result
+        let asked = by.map(|by| Asked {
+            by,
+            id,
+            answered,
+            answer: &answer,
+        });
+        self.keep(asked);
+        answer
+    }
+
+    /// Keeps what has changed in the books, and the answer that a request is about to get.
+    fn keep(&mut self, asked: Option<Asked<'_>>) {
+        let changes = self.policy.take_records();
+        if changes.is_empty() && asked.is_none() {
+            return;
+        }
+        self.pass();
+        if let Err(error) = self.store.keep(&changes, asked.as_ref()) {
+            tracing::error!(error = format!("{error:#}"), "a controller that comes after this one will not know all");
+            self.policy.touch(changes.into_iter().map(|(key, _)| key));
+        }
+        self.pass();
+    }
+
+    /// A point at which a test may have the controller end at once, as by SIGKILL.
+    fn pass(&self) {
+        if self.fuse.load(Ordering::Relaxed) > 0 && self.fuse.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
     }
 
     async fn answer(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
         match request {
             Request::Status => return Ok(Reply::Status(self.status())),
             Request::Register(registration) => return self.register(session, registration).await,
+            Request::Resume {
+                kind,
+                number,
+                incarnation,
+            } => {
+                let life = Registered {
+                    kind,
+                    number,
+                    incarnation,
+                };
+                return self.resume(session, life).await;
+            }
             Request::ChangeRegion { .. }
             | Request::ListVmas { .. }
             | Request::ListRegions { .. }
@@ -147,6 +262,7 @@ impl Core {
         match request {
             Request::Status
             | Request::Register(_)
+            | Request::Resume { .. }
             | Request::AwaitBlades
             | Request::ChangeRegion { .. }
             | Request::ListVmas { .. }
@@ -285,8 +401,10 @@ impl Core {
     /// Carries steps out, in order.
     async fn steps(&mut self, steps: &[Step], given_up: Vec<GivenUp>) -> Result<(), Failure> {
         for step in steps {
+            self.pass();
             self.step(step).await?;
         }
+        self.pass();
         self.policy.finish(given_up);
         Ok(())
     }
@@ -368,10 +486,11 @@ impl Core {
     }
 
     fn note_complete(&self) {
-        let is_complete = self
-            .ports
-            .iter()
-            .all(|port| self.blade_behind(port).is_some());
+        let is_complete = *self.is_recovered.borrow()
+            && self
+                .ports
+                .iter()
+                .all(|port| self.blade_behind(port).is_some());
         self.is_complete.send_replace(is_complete);
     }
 

@@ -164,6 +164,7 @@ impl Core {
                         Which::First => Some(&first),
                         Which::Second => second.as_ref(),
                     };
+                    self.pass();
                     // Whether it was still there shows in the next word.
                     let _ = slot.map(|slot| slot.swap_word(old, new));
                 }
@@ -299,6 +300,7 @@ impl Core {
         second: Word,
     ) -> Result<(), Failure> {
         for step in &regions.rewire {
+            self.pass();
             match step {
                 Step::Open(entry) => self.open(entry, second)?,
                 step => self.rewire(step)?,

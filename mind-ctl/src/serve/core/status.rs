@@ -26,6 +26,10 @@ impl Core {
     pub(in crate::serve) fn status(&self) -> Status {
         let mut status = self.policy.status();
         status.copied = self.copied.status();
+        status.awaited = self.awaited();
+        for blade in &mut status.blades {
+            blade.connected &= self.agents.contains_key(&(blade.kind, blade.number));
+        }
         for interface in &self.ports {
             let Ok(ifindex) = attach::index_of(interface) else {
                 continue;

@@ -45,6 +45,11 @@ impl Core {
                 .directory()
                 .assign(table.0, entry.region, index(entry))
                 .map_err(|error| broken(&error)),
+            Step::Blank(table) => self
+                .switch
+                .directory()
+                .blank(table.0)
+                .map_err(|error| broken(&error)),
             Step::Publish { block, table } => self
                 .switch
                 .set_block(first_of(*block), Some(table.0))

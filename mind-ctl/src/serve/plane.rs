@@ -1,0 +1,205 @@
+//! The data plane as a controller begins and ends: loaded anew, or taken over as it is pinned, where an earlier
+//! controller's records belong to it.
+
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use mind_dataplane::{Switch, SwitchLimits, attach};
+
+use super::{
+    Args, FanOut, fdb,
+    store::{Owner, Store},
+};
+
+/// A data plane that is pinned. Dropped, it goes, as does the file of records.
+pub(super) struct Plane {
+    ports: Vec<String>,
+    folder: PathBuf,
+    state: PathBuf,
+    is_left: bool,
+}
+
+/// What a controller begins with.
+pub(super) struct Begun {
+    pub(super) plane: Plane,
+    pub(super) switch: Switch,
+    pub(super) store: Store,
+    /// Whether there was one before, whose blades are to come back.
+    pub(super) is_taken_over: bool,
+}
+
+impl Plane {
+    /// Takes a data plane over, or loads one.
+    ///
+    /// # Errors
+    ///
+    /// When the one that is pinned, with records of who uses it, is another than is wanted; and when the kernel refuses.
+    pub(super) fn begin(args: &Args, address: Ipv4Addr) -> Result<Begun> {
+        let store = Store::open(&args.state)?;
+        let wanted = owner(args, address)?;
+        let known = store.owner()?.filter(|known| known.boot == wanted.boot && !args.fresh);
+        let mut plane = Self {
+            ports: args.ports.clone(),
+            folder: args.pin.clone(),
+            state: args.state.clone(),
+            is_left: true,
+        };
+        if let Some(known) = known
+            && let Ok(mut switch) = Switch::open(&args.pin)
+        {
+            compare(&known, &wanted, &args.pin)?;
+            plane.attach_again(args, &mut switch)?;
+            return Ok(Begun {
+                plane,
+                switch,
+                store,
+                is_taken_over: true,
+            });
+        }
+        plane.is_left = false;
+        // What a controller has left that kept no records.
+        plane.detach();
+        store.begin(&wanted)?;
+        let switch = plane.load(args, address)?;
+        Ok(Begun {
+            plane,
+            switch,
+            store,
+            is_taken_over: false,
+        })
+    }
+
+    fn load(&self, args: &Args, address: Ipv4Addr) -> Result<Switch> {
+        let mut highest = 0;
+        for port in &args.ports {
+            highest = highest.max(attach::index_of(port)?);
+        }
+        let limits = SwitchLimits {
+            interfaces: highest + 1,
+            domains: mind_ctl::registry::MAX_DOMAIN + 1,
+            slots: args.slots.saturating_add(1),
+            // As many blocks as slots of the largest region; more if vmas are small.
+            blocks: args.slots.max(1),
+            lose_on_purpose: args.lose_on_purpose,
+            ..SwitchLimits::default()
+        };
+        let mut switch = Switch::load(&limits).context("cannot load the data plane")?;
+        let mac = fdb::address_of(&args.bridge)?;
+        switch.set_identity(address, mac)?;
+        switch.pin(&args.pin)?;
+        for port in &args.ports {
+            attach(args.fan_out, &mut switch, port, &args.pin)?;
+        }
+        Ok(switch)
+    }
+
+    /// Ports that are not as they should be, or that came anew with their names.
+    fn attach_again(&self, args: &Args, switch: &mut Switch) -> Result<()> {
+        for port in &self.ports {
+            let state = attach::check_port(switch, port, &self.folder)?;
+            let fans_out = switch.port(attach::index_of(port)?)?.fans_out();
+            let is_wanted = fans_out == (args.fan_out == FanOut::Switch);
+            if let Err(why) = &state {
+                tracing::warn!(port, why, "a port is attached again");
+            }
+            if state.is_err() || !is_wanted {
+                attach::detach_port(switch, port, &self.folder)?;
+                attach(args.fan_out, switch, port, &self.folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves everything as it is.
+    pub(super) fn leave(mut self) {
+        self.is_left = true;
+        tracing::info!(pins = %self.folder.display(), "the data plane goes on without a controller");
+    }
+
+    /// Detaches and unpins everything, and forgets who used it.
+    pub(super) fn remove(mut self) {
+        self.is_left = false;
+    }
+
+    fn detach(&self) {
+        let report = |what: &Path, error: &dyn std::fmt::Display| {
+            tracing::error!(what = %what.display(), %error, "part of the data plane stays");
+        };
+        if let Ok(mut switch) = Switch::open(&self.folder) {
+            for port in &self.ports {
+                if let Err(error) = attach::detach_port(&mut switch, port, &self.folder) {
+                    report(Path::new(port), &error);
+                }
+            }
+        }
+        if let Err(error) = Switch::unpin(&self.folder) {
+            report(&self.folder, &error);
+        }
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
+        self.detach();
+        if let Err(error) = fs::remove_file(&self.state) {
+            tracing::error!(file = %self.state.display(), %error, "records of nothing stay");
+        }
+    }
+}
+
+/// Attaches the switch to a port.
+fn attach(fan_out: FanOut, switch: &mut Switch, port: &str, pins: &Path) -> Result<()> {
+    if fan_out == FanOut::Switch {
+        match attach::attach_port(switch, port, pins, attach::FanOut::Switch) {
+            Err(error) if error.is_of_fan_out() => {
+                tracing::warn!(port, %error, "the controller copies what comes in there for several blades");
+            }
+            other => return Ok(other?),
+        }
+    }
+    attach::attach_port(switch, port, pins, attach::FanOut::Controller)?;
+    Ok(())
+}
+
+fn owner(args: &Args, address: Ipv4Addr) -> Result<Owner> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .context("cannot tell this boot of the machine from others")?;
+    let mut ports = args.ports.clone();
+    ports.sort();
+    Ok(Owner {
+        boot: boot.trim().to_owned(),
+        object: mind_dataplane::object_digest(),
+        address,
+        ports,
+        slots: args.slots,
+        loses_on_purpose: args.lose_on_purpose,
+    })
+}
+
+/// Refuses to take over what was made for something else: programs may be using it.
+fn compare(known: &Owner, wanted: &Owner, pins: &Path) -> Result<()> {
+    let differs = [
+        ("programs of another build", known.object != wanted.object),
+        ("another address", known.address != wanted.address),
+        ("other ports", known.ports != wanted.ports),
+        ("another number of slots", known.slots != wanted.slots),
+        ("--lose-on-purpose", known.loses_on_purpose != wanted.loses_on_purpose),
+    ];
+    let differs: Vec<_> = differs.into_iter().filter_map(|(what, is)| is.then_some(what)).collect();
+    if differs.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "the data plane in {} was left by a controller with {}, and blades may be using it: start this one as that one \
+         was, or with --fresh, which ends what they do",
+        pins.display(),
+        differs.join(", ")
+    )
+}
