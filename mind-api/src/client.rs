@@ -198,7 +198,9 @@ impl Client {
         };
         let result = timeout(limit, answered).await;
         drop(waits);
-        Ok(result.map_err(|_| ClientError::Late(limit))?.map_err(lost)??)
+        Ok(result
+            .map_err(|_| ClientError::Late(limit))?
+            .map_err(lost)??)
     }
 
     /// Answers a command.
@@ -296,7 +298,10 @@ async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientErro
     }
 }
 
-async fn send(mut sink: SplitSink<Connection, bytes::Bytes>, mut queue: mpsc::UnboundedReceiver<Frame>) {
+async fn send(
+    mut sink: SplitSink<Connection, bytes::Bytes>,
+    mut queue: mpsc::UnboundedReceiver<Frame>,
+) {
     while let Some(frame) = queue.recv().await {
         let Ok(bytes) = frame::encode(&frame) else {
             // Only a request can be so long, and it gets no answer.
@@ -506,7 +511,10 @@ mod tests {
             error.to_string(),
             "the controller did not answer within 50 ms"
         );
-        assert!(lock(&client.shared).waiting.is_empty(), "a late call is forgotten");
+        assert!(
+            lock(&client.shared).waiting.is_empty(),
+            "a late call is forgotten"
+        );
     }
 
     #[tokio::test]

@@ -79,6 +79,7 @@ mod tests {
     fn a_frame_reads_as_people_would_write_it() {
         let frame = Frame::Request {
             id: 7,
+            answered: 5,
             body: Request::Map {
                 domain: 1,
                 length: 4096,
@@ -87,7 +88,7 @@ mod tests {
         };
         assert_eq!(
             encode(&frame).unwrap(),
-            r#"{"frame":"request","id":7,"body":{"request":"map","domain":1,"length":4096,"access":"write"}}"#
+            r#"{"frame":"request","id":7,"answered":5,"body":{"request":"map","domain":1,"length":4096,"access":"write"}}"#
         );
     }
 
@@ -102,6 +103,7 @@ mod tests {
             Frame::Refused(failure.clone()),
             Frame::Request {
                 id: u64::MAX,
+                answered: 0,
                 body: Request::Status,
             },
             Frame::Reply {

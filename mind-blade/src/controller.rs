@@ -52,7 +52,9 @@ impl Orders {
             match self.incoming.recv().await {
                 Some(order) => return Ok(order),
                 None => {
-                    tracing::warn!("the controller is gone; what is asked of it waits for the next one");
+                    tracing::warn!(
+                        "the controller is gone; what is asked of it waits for the next one"
+                    );
                     self.resume().await?;
                     tracing::info!("the controller is back");
                 }
@@ -70,7 +72,8 @@ impl Orders {
                     return Ok(());
                 }
                 Err(ClientError::Refused(failure)) => {
-                    return Err(failure).context("the controller does not know this life of the blade");
+                    return Err(failure)
+                        .context("the controller does not know this life of the blade");
                 }
                 Err(error) => tracing::debug!(%error, "not yet"),
             }

@@ -302,7 +302,13 @@ mod tests {
         assert!(allocator.claim(extent(2, 3)));
         assert!(!allocator.claim(extent(4, 1)), "twice");
         assert!(!allocator.claim(extent(7, 2)), "more than there is");
-        assert!(!allocator.claim(Extent { blade: 1, ..extent(0, 1) }), "no such blade");
+        assert!(
+            !allocator.claim(Extent {
+                blade: 1,
+                ..extent(0, 1)
+            }),
+            "no such blade"
+        );
         assert_eq!(allocator.slice(0).unwrap().used(), 3 * GRANULE);
         assert_eq!(allocator.allocate(3 * GRANULE).unwrap(), extent(5, 3));
         allocator.free(extent(2, 3));

@@ -151,7 +151,10 @@ impl Indices {
         Self {
             next,
             end: count,
-            freed: (0..next).rev().filter(|index| !used.contains(index)).collect(),
+            freed: (0..next)
+                .rev()
+                .filter(|index| !used.contains(index))
+                .collect(),
         }
     }
 
@@ -174,11 +177,22 @@ impl Indices {
     }
 }
 
-/// A block's table, and how many regions use it.
+/// A block's table, how many regions use it, and how many of these are about to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     table: Table,
     regions: u32,
+    closing: u32,
+}
+
+impl Block {
+    fn new(table: Table, regions: u32) -> Self {
+        Self {
+            table,
+            regions,
+            closing: 0,
+        }
+    }
 }
 
 /// The directory's bookkeeping.
@@ -216,7 +230,7 @@ impl Directory {
         let with_regions = |(number, table): (&u64, &Table)| {
             let regions = regions_of.get(number).copied().unwrap_or(0);
             let table = *table;
-            (*number, Block { table, regions })
+            (*number, Block::new(table, regions))
         };
         Self {
             slots: Indices::without(slots, entries.iter().map(|entry| entry.slot.0)),
@@ -315,7 +329,7 @@ impl Directory {
                     block: number,
                     table,
                 });
-                Block { table, regions: 0 }
+                Block::new(table, 0)
             });
             block.regions += 1;
             let slot = Slot(self.slots.take().expect("as many are left as were counted"));
@@ -334,29 +348,32 @@ impl Directory {
     }
 
     /// How the maps forget the regions of a vma. They stay booked until [`forget`](Self::forget).
-    pub fn close(&self, va: Va, length: u64) -> Vec<Step> {
+    pub fn close(&mut self, va: Va, length: u64) -> Vec<Step> {
         let entries = self.entries(va, length);
         let with_tables = |entry: &Entry| {
             let table = self.table_of(entry.region)?;
             Some((table, *entry))
         };
-        let mut gone: BTreeMap<u64, u32> = BTreeMap::new();
-        for entry in &entries {
-            *gone.entry(entry.region.base().block()).or_default() += 1;
-        }
-        let withdraw = gone.into_iter().filter_map(|(number, count)| {
-            let block = self.blocks.get(&number)?;
-            (block.regions == count).then_some(Step::Withdraw {
-                block: number,
-                table: block.table,
-            })
-        });
-
-        let clear = entries
+        let clear: Vec<_> = entries
             .iter()
             .filter_map(with_tables)
-            .map(|(table, entry)| Step::Clear { table, entry });
-        let rewire = withdraw.chain(clear).collect();
+            .map(|(table, entry)| Step::Clear { table, entry })
+            .collect();
+        let mut rewire = Vec::with_capacity(clear.len() + 1);
+        for entry in &entries {
+            let number = entry.region.base().block();
+            let Some(block) = self.blocks.get_mut(&number) else {
+                continue;
+            };
+            block.closing += 1;
+            if block.closing == block.regions {
+                rewire.push(Step::Withdraw {
+                    block: number,
+                    table: block.table,
+                });
+            }
+        }
+        rewire.extend(clear);
         vec![Step::Change(Regions {
             rewire,
             ..Regions::of_words(Change::Free, entries)
@@ -502,6 +519,7 @@ impl Directory {
             let number = entry.region.base().block();
             if let Some(block) = self.blocks.get_mut(&number) {
                 block.regions -= 1;
+                block.closing = block.closing.saturating_sub(1);
                 if block.regions == 0 {
                     self.tables.give(block.table.0);
                     self.blocks.remove(&number);
@@ -538,6 +556,7 @@ mod tests {
             .map(|step| match step {
                 Step::Zero(_) => "zero",
                 Step::Open(_) => "open",
+                Step::Blank(_) => "blank",
                 Step::Fill { .. } => "fill",
                 Step::Publish { .. } => "publish",
                 Step::Grant { .. } => "grant",
@@ -566,7 +585,7 @@ mod tests {
         let mut directory = Directory::new(600, 2);
         let va = Va(WINDOW_BASE);
         let steps = directory.open(va, BLOCK + PAGE).unwrap();
-        assert_eq!(kinds(&steps), ["open", "fill", "publish"]);
+        assert_eq!(kinds(&steps), ["open", "blank", "fill", "publish"]);
         assert_eq!(directory.used(), 129);
         let [Step::Change(regions)] = &directory.close(va, BLOCK + PAGE)[..] else {
             panic!("all regions of a vma are freed at once");
@@ -638,13 +657,17 @@ mod tests {
             ["open", "fill"],
             "the block is found already"
         );
-        let rewires = |directory: &Directory, va| match &directory.close(va, 4 * PAGE)[..] {
+        let rewires = |directory: &mut Directory, va| match &directory.close(va, 4 * PAGE)[..] {
             [Step::Change(regions)] => kinds(&regions.rewire),
             other => panic!("{other:?}"),
         };
-        assert_eq!(rewires(&directory, first), ["clear"]);
+        let mut other = directory.clone();
+        assert_eq!(rewires(&mut directory, first), ["clear"]);
         directory.forget(first, 4 * PAGE);
-        assert_eq!(rewires(&directory, second), ["withdraw", "clear"]);
+        assert_eq!(rewires(&mut directory, second), ["withdraw", "clear"]);
+        // Both in one plan, as when a program ends.
+        assert_eq!(rewires(&mut other, first), ["clear"]);
+        assert_eq!(rewires(&mut other, second), ["withdraw", "clear"]);
     }
 
     #[test]

@@ -49,12 +49,14 @@ impl FromStr for Key {
         let number = |text: &str| text.parse().ok();
         let mut parts = text.split('/');
         let key = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some("compute"), Some(blade), None, None) => {
-                blade.parse().ok().map(|number| Self::Blade(BladeKind::Compute, number))
-            }
-            (Some("memory"), Some(blade), None, None) => {
-                blade.parse().ok().map(|number| Self::Blade(BladeKind::Memory, number))
-            }
+            (Some("compute"), Some(blade), None, None) => blade
+                .parse()
+                .ok()
+                .map(|number| Self::Blade(BladeKind::Compute, number)),
+            (Some("memory"), Some(blade), None, None) => blade
+                .parse()
+                .ok()
+                .map(|number| Self::Blade(BladeKind::Memory, number)),
             (Some("domain"), Some(domain), None, None) => number(domain).map(Self::Domain),
             (Some("protection"), Some(domain), None, None) => number(domain).map(Self::Protection),
             (Some("vma"), Some(domain), Some(va), None) => number(domain)
@@ -111,7 +113,15 @@ mod tests {
         ] {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
-        for text in ["", "vma", "vma/1", "vma/1/x", "domain/-1", "domain/1/2", "slot/1"] {
+        for text in [
+            "",
+            "vma",
+            "vma/1",
+            "vma/1/x",
+            "domain/-1",
+            "domain/1/2",
+            "slot/1",
+        ] {
             assert!(text.parse::<Key>().is_err(), "{text}");
         }
     }

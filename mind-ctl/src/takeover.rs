@@ -63,7 +63,9 @@ struct Free<'a> {
 
 impl Free<'_> {
     fn take(&mut self) -> Option<u32> {
-        self.numbers.by_ref().find(|number| !self.used.contains(number))
+        self.numbers
+            .by_ref()
+            .find(|number| !self.used.contains(number))
     }
 }
 
@@ -73,7 +75,10 @@ impl Takeover {
         let mut takeover = Self::default();
         let mut by_base: BTreeMap<u64, Vec<FoundSlot>> = BTreeMap::new();
         for slot in &found.slots {
-            by_base.entry(slot.entry.region.base().0).or_default().push(*slot);
+            by_base
+                .entry(slot.entry.region.base().0)
+                .or_default()
+                .push(*slot);
         }
         for slots in by_base.values_mut() {
             slots.sort_by_key(|slot| std::cmp::Reverse(slot.entry.region.size()));
@@ -107,7 +112,10 @@ impl Takeover {
             let here = found.get(&next).and_then(|slots| slots.first());
             let fits = |slot: &&FoundSlot| next + slot.entry.region.size() <= end;
             let Some(slot) = here.filter(fits).copied() else {
-                let gap = found.range(next + 1..end).next().map_or(end, |(base, _)| *base);
+                let gap = found
+                    .range(next + 1..end)
+                    .next()
+                    .map_or(end, |(base, _)| *base);
                 next = self.fill(before.take(), next, gap, free);
                 continue;
             };
@@ -115,7 +123,10 @@ impl Takeover {
             let last = next + entry.region.size();
             let upper = entry.region.halves().filter(|(_, upper)| {
                 let covered = found.get(&upper.base().0).into_iter().flatten();
-                slot.is_held && covered.map(|other| other.entry.region).any(|other| other == *upper)
+                slot.is_held
+                    && covered
+                        .map(|other| other.entry.region)
+                        .any(|other| other == *upper)
             });
             // A merge that was not finished.
             if let Some((lower, _)) = upper {
@@ -129,13 +140,7 @@ impl Takeover {
     }
 
     /// Pages from `next` to `gap` have no slot. Where they go on.
-    fn fill(
-        &mut self,
-        before: Option<FoundSlot>,
-        next: u64,
-        gap: u64,
-        free: &mut Free<'_>,
-    ) -> u64 {
+    fn fill(&mut self, before: Option<FoundSlot>, next: u64, gap: u64, free: &mut Free<'_>) -> u64 {
         let whole = before.filter(|before| before.is_held).and_then(|before| {
             let (lower, upper) = before.entry.region.whole()?.halves()?;
             let is_its = lower == before.entry.region
@@ -165,7 +170,11 @@ impl Takeover {
 
     fn find_tables(&mut self, found: &Found, tables: u32) {
         let block = |region: Region| region.base().block();
-        let wanted: BTreeSet<_> = self.entries.iter().map(|entry| block(entry.region)).collect();
+        let wanted: BTreeSet<_> = self
+            .entries
+            .iter()
+            .map(|entry| block(entry.region))
+            .collect();
         let used = found.blocks.values().map(|table| table.0).collect();
         let mut free = Free {
             numbers: 0..tables,

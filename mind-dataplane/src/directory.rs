@@ -152,7 +152,8 @@ impl Directory {
     /// As for [`assign`](Self::assign).
     pub fn blank(&self, table: u32) -> Result<()> {
         for page in 0..PAGES_PER_BLOCK as u64 {
-            self.entry(table, Va(page << PAGE_SHIFT))?.store(0, Ordering::Release);
+            self.entry(table, Va(page << PAGE_SHIFT))?
+                .store(0, Ordering::Release);
         }
         Ok(())
     }

@@ -124,7 +124,10 @@ fn as_text(status: &Status) -> String {
     ];
     if !status.awaited.is_empty() {
         let awaited = status.awaited.join(", ");
-        parts.insert(0, format!("the controller was restarted, and waits for {awaited}"));
+        parts.insert(
+            0,
+            format!("the controller was restarted, and waits for {awaited}"),
+        );
     }
     if !losses.is_empty() {
         parts.push(format!("writes lost with blades\n{}", lines(&losses, "")));

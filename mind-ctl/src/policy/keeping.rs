@@ -82,7 +82,12 @@ impl Policy {
             let bytes = blade.pages.saturating_mul(PAGE);
             policy.allocator.add(blade.number, bytes);
         }
-        for vma in policy.registry.domains().values().flat_map(|domain| domain.vmas.values()) {
+        for vma in policy
+            .registry
+            .domains()
+            .values()
+            .flat_map(|domain| domain.vmas.values())
+        {
             policy.allocator.claim(vma.extent);
         }
         Ok(policy)

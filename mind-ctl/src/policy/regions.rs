@@ -7,6 +7,7 @@ use mind_common::directory::change::Change;
 
 use super::{Policy, from_directory};
 use crate::directory::Regions;
+use crate::records::Key;
 use crate::registry::{Lost, Vma};
 
 impl Policy {

@@ -41,7 +41,9 @@ impl Plane {
     pub(super) fn begin(args: &Args, address: Ipv4Addr) -> Result<Begun> {
         let store = Store::open(&args.state)?;
         let wanted = owner(args, address)?;
-        let known = store.owner()?.filter(|known| known.boot == wanted.boot && !args.fresh);
+        let known = store
+            .owner()?
+            .filter(|known| known.boot == wanted.boot && !args.fresh);
         let mut plane = Self {
             ports: args.ports.clone(),
             folder: args.pin.clone(),
@@ -190,9 +192,15 @@ fn compare(known: &Owner, wanted: &Owner, pins: &Path) -> Result<()> {
         ("another address", known.address != wanted.address),
         ("other ports", known.ports != wanted.ports),
         ("another number of slots", known.slots != wanted.slots),
-        ("--lose-on-purpose", known.loses_on_purpose != wanted.loses_on_purpose),
+        (
+            "--lose-on-purpose",
+            known.loses_on_purpose != wanted.loses_on_purpose,
+        ),
     ];
-    let differs: Vec<_> = differs.into_iter().filter_map(|(what, is)| is.then_some(what)).collect();
+    let differs: Vec<_> = differs
+        .into_iter()
+        .filter_map(|(what, is)| is.then_some(what))
+        .collect();
     if differs.is_empty() {
         return Ok(());
     }

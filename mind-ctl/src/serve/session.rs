@@ -116,10 +116,19 @@ where
                         core.lock().await.will_not_resume(kind, address);
                     }
                     let waits = !matches!(body, Request::Resume { .. } | Request::Status);
-                    if waits && is_recovered.wait_for(|is_recovered| *is_recovered).await.is_err() {
+                    if waits
+                        && is_recovered
+                            .wait_for(|is_recovered| *is_recovered)
+                            .await
+                            .is_err()
+                    {
                         return;
                     }
-                    let body = core.lock().await.request(&session, (id, answered), body).await;
+                    let body = core
+                        .lock()
+                        .await
+                        .request(&session, (id, answered), body)
+                        .await;
                     events.answered(name, body.is_ok(), asked.elapsed());
                     if let Err(failure) = &body {
                         tracing::debug!(%failure, "refused");

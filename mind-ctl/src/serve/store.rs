@@ -74,7 +74,9 @@ impl Store {
         let database = match Database::create(path) {
             Ok(database) => database,
             Err(redb::DatabaseError::DatabaseAlreadyOpen) => {
-                bail!("another controller keeps its records in {shown}: name another file with --state")
+                bail!(
+                    "another controller keeps its records in {shown}: name another file with --state"
+                )
             }
             Err(error) => {
                 return Err(error).with_context(|| {
@@ -118,7 +120,10 @@ impl Store {
     pub(super) fn records(&self) -> Result<Vec<(Key, Vec<u8>)>> {
         let read = self.database.begin_read()?;
         let table = read.open_table(RECORDS)?;
-        let record = |entry: Result<(redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, &[u8]>), redb::StorageError>| {
+        let record = |entry: Result<
+            (redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, &[u8]>),
+            redb::StorageError,
+        >| {
             let (key, bytes) = entry?;
             Ok((key.value().parse()?, bytes.value().to_vec()))
         };
@@ -153,7 +158,9 @@ impl Store {
         let read = self.database.begin_read()?;
         let table = read.open_table(ANSWERS)?;
         let bytes = table.get((life(by).as_str(), id))?;
-        Ok(bytes.map(|bytes| serde_json::from_slice(bytes.value())).transpose()?)
+        Ok(bytes
+            .map(|bytes| serde_json::from_slice(bytes.value()))
+            .transpose()?)
     }
 
     /// A life of a blade is over: it asks for nothing again.
@@ -167,7 +174,6 @@ impl Store {
         }
         Ok(write.commit()?)
     }
-
 }
 
 #[cfg(test)]
@@ -213,12 +219,18 @@ mod tests {
         store.keep(&changes, Some(&asked)).unwrap();
         store.keep(&[(Key::Domain(1), None)], None).unwrap();
         let error = Store::open(&path).unwrap_err();
-        assert!(error.to_string().contains("another controller"), "{error:#}");
+        assert!(
+            error.to_string().contains("another controller"),
+            "{error:#}"
+        );
         drop(store);
 
         let store = Store::open(&path).unwrap();
         assert_eq!(store.owner().unwrap(), Some(owner()));
-        assert_eq!(store.records().unwrap(), [(Key::Domain(2), b"two".to_vec())]);
+        assert_eq!(
+            store.records().unwrap(),
+            [(Key::Domain(2), b"two".to_vec())]
+        );
         assert_eq!(store.answer(BLADE, 7).unwrap(), Some(answer));
         assert_eq!(store.answer(BLADE, 8).unwrap(), None);
         store.begin(&owner()).unwrap();

@@ -1,9 +1,9 @@
 //! Controllers that end anywhere in a change, and others that go on with what they left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use mind_api::message::{Access, BladeKind, Open, Registration, RegionChange};
+use mind_api::message::{Access, BladeKind, Open, RegionChange, Registration};
 use mind_common::addr::{BLOCK_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va};
 use mind_common::directory::change::Change;
 use mind_common::id::BladeId;
@@ -142,10 +142,10 @@ impl Maps {
         assert_eq!(pages, expected.collect());
         let domains = policy.registry().domains().values();
         let vmas = domains.flat_map(|domain| domain.vmas.values());
-        let mapped: Vec<_> = vmas
+        let mapped: BTreeSet<_> = vmas
             .flat_map(|vma| (vma.va().0..vma.end()).step_by(PAGE_SIZE))
             .collect();
-        assert_eq!(pages.keys().copied().collect::<Vec<_>>(), mapped);
+        assert_eq!(pages.keys().copied().collect::<BTreeSet<_>>(), mapped);
     }
 }
 
@@ -172,7 +172,11 @@ fn stores(steps: &[Step], is_held: bool) -> Vec<Store> {
 fn changes(regions: &Regions) -> Vec<Store> {
     let seconds = regions.entries.iter().filter_map(|(_, second)| *second);
     let seconds: Vec<_> = seconds.map(|entry| entry.slot).collect();
-    let firsts: Vec<_> = regions.entries.iter().map(|(entry, _)| entry.slot).collect();
+    let firsts: Vec<_> = regions
+        .entries
+        .iter()
+        .map(|(entry, _)| entry.slot)
+        .collect();
     let merged = seconds.iter().filter(|_| regions.change == Change::Merge);
     let held = firsts.iter().chain(merged.clone());
     let mut all: Vec<_> = held.map(|slot| Store::Hold(*slot, true)).collect();
@@ -256,7 +260,10 @@ impl World {
 
     /// Another controller begins with what there is.
     fn restart(&mut self) {
-        let records = self.records.iter().map(|(key, bytes)| (*key, bytes.clone()));
+        let records = self
+            .records
+            .iter()
+            .map(|(key, bytes)| (*key, bytes.clone()));
         self.policy = Policy::restore(SLOTS, TABLES, records).unwrap();
         let takeover = self.policy.take_over(&self.maps.found());
         self.maps.take_over(&takeover);
@@ -293,7 +300,9 @@ impl World {
             (Kind::Open, _) => {
                 let (length, access) = (pages * PAGE, Access::Read);
                 let open = Open::OrCreate;
-                let plan = self.policy.open_area(caller, domain, &name, length, access, open);
+                let plan = self
+                    .policy
+                    .open_area(caller, domain, &name, length, access, open);
                 plan.is_ok_and(|plan| self.carry_out(plan, end))
             }
             (Kind::Unlink, _) => {
@@ -398,7 +407,7 @@ fn seen(policy: &Policy) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn what_was_answered_is_there_and_what_was_not_has_not_happened(

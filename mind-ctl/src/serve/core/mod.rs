@@ -132,7 +132,12 @@ impl Core {
         };
         let known = [BladeKind::Compute, BladeKind::Memory]
             .into_iter()
-            .flat_map(|kind| policy.registry().blades(kind).map(move |blade| (kind, blade)));
+            .flat_map(|kind| {
+                policy
+                    .registry()
+                    .blades(kind)
+                    .map(move |blade| (kind, blade))
+            });
         let awaited: BTreeSet<_> = known
             .filter(|(_, blade)| blade.connected)
             .map(|(kind, blade)| (kind, blade.number))
@@ -211,7 +216,10 @@ impl Core {
         }
         self.pass();
         if let Err(error) = self.store.keep(&changes, asked.as_ref()) {
-            tracing::error!(error = format!("{error:#}"), "a controller that comes after this one will not know all");
+            tracing::error!(
+                error = format!("{error:#}"),
+                "a controller that comes after this one will not know all"
+            );
             self.policy.touch(changes.into_iter().map(|(key, _)| key));
         }
         self.pass();
@@ -220,7 +228,10 @@ impl Core {
     /// A point at which a test may have the controller end at once, as by SIGKILL.
     fn pass(&self) {
         if self.fuse.load(Ordering::Relaxed) > 0 && self.fuse.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::KILL,
+            );
         }
     }
 

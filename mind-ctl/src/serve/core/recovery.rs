@@ -11,11 +11,7 @@ use std::{
     time::Duration,
 };
 
-use mind_api::{
-    Errno, Failure, Reply,
-    endpoint::Peer as Caller,
-    message::BladeKind,
-};
+use mind_api::{Errno, Failure, Reply, endpoint::Peer as Caller, message::BladeKind};
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::{State, Was, Word, change::Change},
@@ -91,7 +87,11 @@ impl Core {
     }
 
     /// An agent that is not back registers anew: the life that it had is over.
-    pub(in crate::serve) fn will_not_resume(&mut self, kind: BladeKind, address: std::net::Ipv4Addr) {
+    pub(in crate::serve) fn will_not_resume(
+        &mut self,
+        kind: BladeKind,
+        address: std::net::Ipv4Addr,
+    ) {
         let blades = self.policy.registry().blades(kind);
         let its = blades.filter(|blade| blade.address == address);
         let numbers: Vec<_> = its.map(|blade| blade.number).collect();
@@ -133,20 +133,17 @@ impl Core {
         self.change_maps(&takeover)?;
         self.reconcile_tables().map_err(|error| broken(&error))?;
 
-        let registry = self.policy.registry();
-        let absent = |kind| {
-            let blades = registry.blades(kind);
-            blades.filter(move |blade| !self.agents.contains_key(&(kind, blade.number)))
-        };
-        let lives: Vec<_> = absent(BladeKind::Compute).map(life_of).collect();
-        let memories: Vec<_> = absent(BladeKind::Memory)
+        let lives: Vec<_> = self.absent(BladeKind::Compute).map(life_of).collect();
+        let memories: Vec<_> = self
+            .absent(BladeKind::Memory)
             .map(|blade| (blade.number, blade.incarnation))
             .collect();
         for life in lives {
             self.depart(life);
         }
         for (number, incarnation) in memories {
-            self.policy.disconnect(BladeKind::Memory, number, incarnation);
+            self.policy
+                .disconnect(BladeKind::Memory, number, incarnation);
             self.switch
                 .set_memory(number, Peer::default())
                 .map_err(|error| broken(&error))?;
@@ -163,6 +160,12 @@ impl Core {
         };
         let reset = Regions::of_words(Change::Reset, held);
         self.change(&reset, Patience::Full, None).await.map(|_| ())
+    }
+
+    /// Blades whose agents did not come back.
+    fn absent(&self, kind: BladeKind) -> impl Iterator<Item = &Blade> {
+        let blades = self.policy.registry().blades(kind);
+        blades.filter(move |blade| !self.agents.contains_key(&(kind, blade.number)))
     }
 
     /// What the maps say.
@@ -225,7 +228,11 @@ impl Core {
             let first = block << BLOCK_SHIFT;
             for page in (0..PAGES_PER_BLOCK as u64).map(|page| Va(first + (page << PAGE_SHIFT))) {
                 let expected = pages.get(&page.0).copied().unwrap_or(0);
-                let found = self.switch.directory().entry(table.0, page).map_err(broken)?;
+                let found = self
+                    .switch
+                    .directory()
+                    .entry(table.0, page)
+                    .map_err(broken)?;
                 if found.load(Ordering::Acquire) != expected {
                     found.store(expected, Ordering::Release);
                 }
@@ -233,10 +240,14 @@ impl Core {
         }
         for (block, table) in &takeover.publish {
             let first = Va(block << BLOCK_SHIFT);
-            self.switch.set_block(first, Some(table.0)).map_err(broken)?;
+            self.switch
+                .set_block(first, Some(table.0))
+                .map_err(broken)?;
         }
         for block in &takeover.withdraw {
-            self.switch.set_block(Va(block << BLOCK_SHIFT), None).map_err(broken)?;
+            self.switch
+                .set_block(Va(block << BLOCK_SHIFT), None)
+                .map_err(broken)?;
         }
         for slot in &takeover.strays {
             self.leave(*slot).map_err(broken)?;
@@ -287,7 +298,8 @@ impl Core {
         // As in any change of them: first what is new, then what is not wanted any more.
         for ((domain, prefix), permission) in &wanted {
             if found.get(&(*domain, *prefix)) != Some(permission) {
-                self.switch.protect(DomainId(*domain), *prefix, *permission)?;
+                self.switch
+                    .protect(DomainId(*domain), *prefix, *permission)?;
             }
         }
         for (domain, prefix) in found.keys().filter(|key| !wanted.contains_key(key)) {
