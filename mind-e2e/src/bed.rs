@@ -14,6 +14,8 @@ use mind_api::{
 };
 use netns_setup::{Kind, Options, Testbed, paths, program::Process, testbed::Guard};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+
 use crate::operator::Operator;
 
 /// Last lines of each log that a failure shows.
@@ -124,7 +126,9 @@ impl Bed {
     ///
     /// When there is none of that name.
     pub fn daemon(&self, name: &str) -> Result<Process> {
-        let services = &self.testbed.state().services;
+        // It may have been started again.
+        let latest = Testbed::current()?;
+        let services = &latest.state().services;
         let service = services.iter().find(|service| service.name == name);
         Ok(service
             .with_context(|| format!("no daemon is called {name}"))?
@@ -137,13 +141,47 @@ impl Bed {
     ///
     /// When there is none.
     pub fn kill(&self, name: &str) -> Result<()> {
-        let handle = self.signal(name, rustix::process::Signal::KILL)?;
-        let mut end = [rustix::event::PollFd::new(
-            &handle,
-            rustix::event::PollFlags::IN,
-        )];
+        self.end(name, rustix::process::Signal::KILL)
+    }
+
+    /// Ends a daemon by a signal, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn end(&self, name: &str, signal: rustix::process::Signal) -> Result<()> {
+        let handle = self.signal(name, signal)?;
+        let mut end = [PollFd::new(&handle, PollFlags::IN)];
         rustix::event::poll(&mut end, None)?;
         Ok(())
+    }
+
+    /// Kills a daemon, if it lives, and starts it again with `more` arguments; returns when it is ready.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it does not start.
+    pub fn restart(&self, name: &str, more: &[String]) -> Result<Process> {
+        let process = netns_setup::testbed::restart(name, more);
+        process.with_context(|| format!("{name} is not to be started again\n{}", self.logs()))
+    }
+
+    /// Has lives of a daemon, each started with the argument of `lives` in its place; then one without.
+    ///
+    /// # Errors
+    ///
+    /// As of [`restart`](Self::restart).
+    pub fn watch(&self, name: &str, lives: Vec<String>) -> Result<Watched<'_>> {
+        let mut lives = lives.into_iter();
+        let first: Vec<_> = lives.next().into_iter().collect();
+        let handle = opened(name, self.restart(name, &first)?)?;
+        Ok(Watched {
+            bed: self,
+            name: name.to_owned(),
+            lives,
+            handle,
+            deaths: 0,
+        })
     }
 
     /// Sends a daemon a signal.
@@ -152,10 +190,7 @@ impl Bed {
     ///
     /// When there is none.
     pub fn signal(&self, name: &str, signal: rustix::process::Signal) -> Result<OwnedFd> {
-        let handle = self
-            .daemon(name)?
-            .open()
-            .with_context(|| format!("{name} is dead already"))?;
+        let handle = opened(name, self.daemon(name)?)?;
         rustix::process::pidfd_send_signal(&handle, signal)?;
         Ok(handle)
     }
@@ -188,6 +223,53 @@ impl Bed {
             }
         }
         text
+    }
+}
+
+fn opened(name: &str, process: Process) -> Result<OwnedFd> {
+    let handle = process.open();
+    handle.with_context(|| format!("{name} is dead already"))
+}
+
+/// A daemon that is started again when it has died.
+#[derive(Debug)]
+pub struct Watched<'a> {
+    bed: &'a Bed,
+    name: String,
+    lives: std::vec::IntoIter<String>,
+    handle: OwnedFd,
+    deaths: u32,
+}
+
+impl Watched<'_> {
+    /// Waits a moment for its death, and starts it again if that comes.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn look(&mut self) -> Result<()> {
+        const MOMENT: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 5_000_000,
+        };
+        let mut end = [PollFd::new(&self.handle, PollFlags::IN)];
+        if rustix::event::poll(&mut end, Some(&MOMENT))? == 0 {
+            return Ok(());
+        }
+        self.deaths += 1;
+        let next: Vec<_> = self.lives.next().into_iter().collect();
+        self.handle = opened(&self.name, self.bed.restart(&self.name, &next)?)?;
+        Ok(())
+    }
+
+    /// Has it live, without arguments of its own; how often it has died.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn spare(self) -> Result<u32> {
+        self.bed.restart(&self.name, &[])?;
+        Ok(self.deaths)
     }
 }
 

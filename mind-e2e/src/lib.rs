@@ -4,6 +4,7 @@
 //! * [`operator`]: who asks the controller,
 //! * [`program`]: a program on one of its blades; what it does is in `src/program`,
 //! * [`domain`]: a protection domain and the programs in it,
+//! * [`load`]: programs on several blades that count,
 //! * [`area`]: shared memory as such programs see it,
 //! * [`companion`]: programs of others that look at the system,
 //! * [`suite`]: tests that share a testbed, one after the other.
@@ -14,12 +15,14 @@ pub mod area;
 pub mod bed;
 pub mod companion;
 pub mod domain;
+pub mod load;
 pub mod operator;
 pub mod program;
 pub mod suite;
 
 pub use bed::Bed;
 pub use domain::Domain;
+pub use load::Load;
 pub use operator::Operator;
 pub use program::Program;
 

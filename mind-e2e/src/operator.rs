@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use mind_api::{
-    Client, ClientError, Errno, Reply, Request, client::Order, message::RegionChange,
-    operator::Status,
+    Client, ClientError, Errno, Reply, Request,
+    client::Order,
+    message::RegionChange,
+    operator::{Discrepancy, Status},
 };
 use netns_setup::Plan;
 use tokio::{
@@ -62,6 +64,27 @@ impl Operator {
             Ok(other) => bail!("the controller answers with {other:?}"),
             Err(ClientError::Refused(failure)) if failure.errno == Errno::EINVAL => Ok(false),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What does not agree of books, tables and blades, a line each.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn check(&self) -> Result<Vec<String>> {
+        match self.ask(Request::Check)? {
+            Reply::Checked(check) => {
+                let found = check.discrepancies.into_iter();
+                let line = |it: Discrepancy| {
+                    format!(
+                        "{}: expected {}, found {}",
+                        it.object, it.expected, it.found
+                    )
+                };
+                Ok(found.map(line).collect())
+            }
+            other => bail!("the controller answers with {other:?}"),
         }
     }
 

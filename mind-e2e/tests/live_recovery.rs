@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use mind_api::{message::RegionChange, operator::Status};
 use mind_common::{losses::Place, verdict::Verdict, wire::Opcode};
 use mind_dataplane::Switch;
-use mind_e2e::{Bed, Domain, Program, scaled, suite};
+use mind_e2e::{Bed, Domain, Load, load, scaled, suite};
 use netns_setup::{Options, paths, plan::SWITCH};
 
 /// Pages that a blade may cache.
@@ -41,42 +41,6 @@ fn main() -> ExitCode {
 
 fn switch() -> Result<Switch> {
     Switch::open(&paths::pins(SWITCH)).context("cannot open the switch's tables")
-}
-
-/// A load that takes every way through the directory: all blades count in lanes of their own, on
-/// all pages. `steps` for each of their threads.
-struct Load<'a> {
-    domain: Domain<'a>,
-    counted: u64,
-}
-
-const LANES: [&str; 3] = ["c0", "c1", "c2"];
-const THREADS: u64 = 2;
-
-impl<'a> Load<'a> {
-    fn new(bed: &'a Bed, name: &'a str) -> Result<Self> {
-        let domain = Domain::new(bed, name)?;
-        Ok(Self { domain, counted: 0 })
-    }
-
-    fn start(&mut self, steps: u64) -> Result<Vec<Program>> {
-        let mut programs = Vec::new();
-        for (number, blade) in LANES.into_iter().enumerate() {
-            let first = number as u64 * THREADS;
-            let job = format!(
-                "--area lanes --pages {PAGES} lanes --threads {THREADS} --first {first} {steps}"
-            );
-            programs.push(self.domain.start(blade, &job)?);
-        }
-        programs.iter_mut().try_for_each(Program::go)?;
-        self.counted += steps * THREADS * LANES.len() as u64;
-        Ok(programs)
-    }
-
-    fn check(&self) -> Result<()> {
-        let job = format!("--area lanes --pages {PAGES} lanes-sum {}", self.counted);
-        self.domain.run("c3", &job)
-    }
 }
 
 fn losses(bed: &Bed) -> Result<()> {
@@ -117,7 +81,7 @@ fn losses(bed: &Bed) -> Result<()> {
         .into_iter()
         .chain(after.map(|verdict| (format!("after `{verdict}`"), Place::after(verdict))));
     let mut switch = switch()?;
-    let mut load = Load::new(bed, "losses")?;
+    let mut load = Load::new(bed, "losses", PAGES)?;
     for (name, place) in places {
         switch.lose(place, PACKETS)?;
         // Until there was something to lose.
@@ -133,18 +97,18 @@ fn losses(bed: &Bed) -> Result<()> {
         ensure!(left == 0, "nothing comes by to be lost: {name}");
         load.check().with_context(|| format!("lost: {name}"))?;
     }
-    let timeouts: u64 = LANES
+    let timeouts: u64 = load::BLADES
         .iter()
         .map(|blade| Ok(bed.report(blade)?.timeouts))
         .sum::<Result<_>>()?;
     ensure!(timeouts > 0, "nobody has noticed a loss");
-    load.domain.end()
+    load.end()
 }
 
 fn changes(bed: &Bed) -> Result<()> {
-    let mut load = Load::new(bed, "changes")?;
+    let mut load = Load::new(bed, "changes", PAGES)?;
     let programs = load.start(scaled(100_000))?;
-    let base = load.domain.place("c3", "--area lanes")?;
+    let base = load.place()?;
     let operator = bed.operator()?;
     let slots = operator.status()?.slots_used;
     let mut made = [0; 3];
@@ -191,7 +155,7 @@ fn changes(bed: &Bed) -> Result<()> {
     let status = bed.status()?;
     ensure!(status.slots_used <= slots, "slots are not given back");
     ensure!(losses_of(&status).is_empty(), "nothing is lost: {status:?}");
-    load.domain.end()
+    load.end()
 }
 
 fn losses_of(status: &Status) -> Vec<&mind_api::operator::LossStatus> {

@@ -141,6 +141,8 @@ mod tests {
             .map(|name| RunningService {
                 name: name.into(),
                 role: Role::Memory,
+                namespace: "mind-sw".into(),
+                command: vec![name.into()],
                 process: Process { pid: 9, start: 1 },
             })
             .to_vec();

@@ -53,6 +53,14 @@ enum Verb {
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
+    /// Kill a daemon, as a crash would, and start it again as it was started.
+    Restart {
+        /// The blade, or ctl.
+        service: String,
+        /// More arguments for it.
+        #[arg(last = true)]
+        more: Vec<String>,
+    },
     /// Say what there is. Exits with 0 if it is whole.
     Status {
         /// The form of the answer.
@@ -115,6 +123,11 @@ fn run(verb: Verb) -> Result<ExitCode> {
             ..Options::default()
         }),
         Verb::Exec { blade, command } => exec(&blade, &command),
+        Verb::Restart { service, more } => {
+            let process = testbed::restart(&service, &more)?;
+            eprintln!("netns-setup: {service} is process {} now", process.pid);
+            Ok(ExitCode::SUCCESS)
+        }
         Verb::Status { output } => status(output),
         Verb::Completions(args) => args.print(Cli::command()).map(|()| ExitCode::SUCCESS),
         Verb::Man(args) => args.write(Cli::command()).map(|()| ExitCode::SUCCESS),

@@ -112,6 +112,23 @@ pub fn end(processes: &[Process]) -> Result<()> {
     }
 }
 
+/// Ends a process as a crash would, and waits until it is gone.
+///
+/// # Errors
+///
+/// [`Error::Unkillable`] for one that outlives SIGKILL.
+pub fn kill(process: Process) -> Result<()> {
+    let Some(handle) = process.open() else {
+        return Ok(());
+    };
+    pidfd_send_signal(&handle, Signal::KILL).ok();
+    if !wait(&handle, Instant::now() + GRACE) {
+        return Err(Error::Unkillable { pid: process.pid });
+    }
+    waitpid(Pid::from_raw(process.pid), WaitOptions::NOHANG).ok();
+    Ok(())
+}
+
 /// Waits for the process's end; whether it came in time.
 fn wait(handle: &OwnedFd, deadline: Instant) -> bool {
     let mut events = [PollFd::new(handle, PollFlags::IN)];

@@ -212,10 +212,21 @@ fn says_ready(message: &[u8]) -> bool {
 /// When its program, its log or its socket is not to be had.
 pub fn start(service: &Service) -> Result<Starting> {
     let socket_path = paths::notify_socket(&service.name);
+    match fs::remove_file(&socket_path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io("remove", &socket_path)(error));
+        }
+        _ => {}
+    }
     let socket =
         UnixDatagram::bind(&socket_path).map_err(Error::io("make the socket", &socket_path))?;
     let log_path = paths::log(&service.name);
-    let log = File::create(&log_path).map_err(Error::io("write the log", &log_path))?;
+    // What it wrote in an earlier life stays.
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(&log_path)
+        .map_err(Error::io("write the log", &log_path))?;
     let errors = log
         .try_clone()
         .map_err(Error::io("write the log", &log_path))?;
@@ -239,6 +250,8 @@ pub fn start(service: &Service) -> Result<Starting> {
         service: RunningService {
             name: service.name.clone(),
             role: service.role,
+            namespace: service.namespace.clone(),
+            command: service.command.clone(),
             process,
         },
         socket,

@@ -31,6 +31,10 @@ pub struct RunningService {
     pub name: String,
     /// What it does, which says when it is to be stopped.
     pub role: Role,
+    /// The namespace that it runs in.
+    pub namespace: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
     /// Its process.
     pub process: Process,
 }
@@ -137,6 +141,8 @@ mod tests {
         state.services.push(RunningService {
             name: "ctl".into(),
             role: Role::Controller,
+            namespace: "mind-sw".into(),
+            command: vec!["mind-ctl".into()],
             process,
         });
         state.write(&path).unwrap();

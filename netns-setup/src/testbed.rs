@@ -18,7 +18,7 @@ use crate::paths;
 use crate::plan::{Kind, Plan};
 use crate::program::{self, Process};
 use crate::scheduler;
-use crate::service::{self, Role};
+use crate::service::{self, Role, Service};
 use crate::state::{Phase, State};
 
 /// What testbed is wanted.
@@ -220,7 +220,11 @@ impl std::ops::Deref for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // Somebody who found the testbed running lets go of the lock at once.
-        let removed = Lock::acquire(Wait::Yes).and_then(|_lock| remove(Some(self.0.state())));
+        let removed = Lock::acquire(Wait::Yes).and_then(|_lock| {
+            // Services may have been restarted.
+            let latest = State::read(&paths::state()).ok().flatten();
+            remove(Some(latest.as_ref().unwrap_or(self.0.state())))
+        });
         if let Err(error) = removed {
             tracing::error!(error = %chain(&error), "cannot remove the testbed");
         }
@@ -257,6 +261,39 @@ pub fn down() -> Result<Removed> {
             Ok(Removed::Debris(reasons.join("; ")))
         }
     }
+}
+
+/// Kills a service, as a crash would, and starts it again as it was started, with `more` arguments; returns when it is
+/// ready.
+///
+/// # Errors
+///
+/// [`Error::NotRunning`], [`Error::Damaged`], [`Error::NoSuchBlade`]; or that it does not start again.
+pub fn restart(name: &str, more: &[String]) -> Result<Process> {
+    need_root()?;
+    let _lock = Lock::acquire(Wait::Yes)?;
+    let mut state = Testbed::current()?.state;
+    let names = || state.services.iter().map(|service| service.name.as_str());
+    let place = names().position(|known| known == name);
+    let place = place.ok_or_else(|| Error::NoSuchBlade {
+        name: name.to_owned(),
+        known: names().collect::<Vec<_>>().join(", "),
+    })?;
+    let running = &mut state.services[place];
+    program::kill(running.process)?;
+    let mut service = Service {
+        name: running.name.clone(),
+        role: running.role,
+        namespace: running.namespace.clone(),
+        command: running.command.clone(),
+    };
+    service.command.extend_from_slice(more);
+    let starting = service::start(&service)?;
+    let process = starting.service().process;
+    running.process = process;
+    state.write(&paths::state())?;
+    starting.ready()?;
+    Ok(process)
 }
 
 /// Looks at the machine.

@@ -2,6 +2,7 @@
 //! jobs below and ends with 0, or with 1 and a word about what it saw that must not be.
 
 mod address;
+mod calls;
 mod lanes;
 mod pages;
 
@@ -79,6 +80,8 @@ enum Job {
     Protect,
     /// Take the area's name away and free it.
     Free,
+    /// Ask for memory, as told line by line.
+    Calls,
     /// Nothing.
     Keep,
 }
@@ -114,6 +117,7 @@ fn run(cli: &Cli) -> Result<()> {
     let area = || area.context("this job needs an area");
     match cli.job {
         Job::Keep => {}
+        Job::Calls => calls::listen(&process)?,
         Job::Increment { times } => {
             let (area, _) = area()?;
             let counter = area.word(0, 0);

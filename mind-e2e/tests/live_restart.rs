@@ -1,0 +1,316 @@
+//! The controller dies and comes back: programs notice nothing, and what it was asked for is done or has not happened.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+use mind_api::{message::RegionChange, operator::BladeStatus};
+use mind_e2e::{Bed, Domain, Load, Program, bed::Watched, scaled, suite};
+use rustix::process::Signal;
+
+/// Pages that a blade may cache.
+const CACHE: usize = 64;
+/// Pages of the load's area: less than three blades cache, more than one does.
+const PAGES: usize = 96;
+/// How often the controller is killed under load, at least.
+const KILLS: u32 = 8;
+
+fn main() -> ExitCode {
+    suite::run(
+        &[
+            ("a_controller_that_is_killed_under_load_is_not_missed", load),
+            ("a_request_survives_a_death_at_any_point", requests),
+            ("programs_come_and_go_whenever_it_dies", processes),
+            ("regions_change_or_stay_whenever_it_dies", regions),
+            ("a_blade_joins_whenever_it_dies", join),
+            ("a_controller_that_was_told_to_keep_is_followed", kept),
+            // The last, for it loses something.
+            ("a_blade_that_went_meanwhile_is_gone", absent),
+        ],
+        || Bed::up(4, 2, (CACHE * 4096) as u64),
+    )
+}
+
+/// Nothing is wrong, and nothing is lost.
+fn agrees(bed: &Bed) -> Result<()> {
+    let operator = bed.operator()?;
+    let found = operator.check()?;
+    ensure!(found.is_empty(), "a check finds {found:#?}");
+    let domains = operator.status()?.domains;
+    let losses = domains.iter().flat_map(|domain| &domain.losses);
+    let losses: Vec<_> = losses.collect();
+    ensure!(losses.is_empty(), "lost: {losses:?}");
+    Ok(())
+}
+
+fn lives(bed: &Bed) -> Result<Vec<(String, u8, u16)>> {
+    let life = |blade: BladeStatus| (blade.name, blade.number, blade.incarnation);
+    Ok(bed.status()?.blades.into_iter().map(life).collect())
+}
+
+fn load(bed: &Bed) -> Result<()> {
+    let mut load = Load::new(bed, "restart", PAGES)?;
+    let before = lives(bed)?;
+    let mut kills = 0;
+    while kills < KILLS {
+        let mut running = load.start(scaled(20_000))?;
+        while !running.is_empty() {
+            bed.restart("ctl", &[])?;
+            kills += 1;
+            if kills % 2 == 0 {
+                // Every other time it is killed before all blades are back.
+                bed.operator()?.check()?;
+            }
+            for mut program in std::mem::take(&mut running) {
+                match program.has_ended()? {
+                    false => running.push(program),
+                    true => program.succeed()?,
+                }
+            }
+        }
+        load.check()?;
+    }
+    println!("{kills} controllers were killed");
+    ensure!(lives(bed)? == before, "blades have begun new lives");
+    agrees(bed)?;
+    load.end()
+}
+
+/// Has the controller die at each point that `work` takes it by, until it takes it by no more, and its follower soon
+/// after it; how many points there are. `before` and `after` are about each.
+fn at_each_point(
+    bed: &Bed,
+    mut before: impl FnMut() -> Result<()>,
+    mut work: impl FnMut(&mut Watched<'_>) -> Result<()>,
+    mut after: impl FnMut() -> Result<()>,
+) -> Result<u64> {
+    for point in 1.. {
+        let what = || format!("with a controller that dies at point {point}");
+        before().with_context(what)?;
+        let lives = [point, point % 4 + 1];
+        let mut watched = bed.watch(
+            "ctl",
+            lives.map(|point| format!("--die-at={point}")).to_vec(),
+        )?;
+        work(&mut watched).with_context(what)?;
+        let deaths = watched.spare().with_context(what)?;
+        after().with_context(what)?;
+        agrees(bed).with_context(what)?;
+        if deaths == 0 {
+            return Ok(point - 1);
+        }
+    }
+    unreachable!("a request comes to an end")
+}
+
+fn tell(program: &mut Program, line: &str, watched: Option<&mut Watched<'_>>) -> Result<()> {
+    program.tell(line)?;
+    let mut watched = watched;
+    loop {
+        let said = match &mut watched {
+            None => Some(program.line()?),
+            Some(watched) => {
+                let said = program.try_line()?;
+                if said.is_none() {
+                    watched.look()?;
+                }
+                said
+            }
+        };
+        if said.is_some_and(|line| line == "done") {
+            return Ok(());
+        }
+    }
+}
+
+fn requests(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "requests")?;
+    let mut program = domain.start("c0", "calls")?;
+    program.go()?;
+    let program = std::cell::RefCell::new(program);
+    for (before, line, after) in [
+        (None, "map 9", Some("unmap")),
+        (Some("map 9"), "protect", Some("unmap")),
+        (Some("map 9"), "sync", Some("unmap")),
+        (Some("map 9"), "unmap", None),
+        (None, "open area 5", Some("unlink area")),
+        (Some("open area 5"), "unlink area", None),
+    ] {
+        let quietly = |line: Option<&str>| {
+            line.map_or(Ok(()), |line| tell(&mut program.borrow_mut(), line, None))
+        };
+        let points = at_each_point(
+            bed,
+            || quietly(before),
+            |watched| tell(&mut program.borrow_mut(), line, Some(watched)),
+            || quietly(after),
+        );
+        let points = points.with_context(|| format!("`{line}`"))?;
+        println!("`{line}`: {points} points to die at");
+        ensure!(points > 0, "`{line}` takes the controller nowhere");
+    }
+    drop(program);
+    domain.end()
+}
+
+fn processes(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "processes")?;
+    let program = std::cell::RefCell::new(None);
+    let enter = |watched: Option<&mut Watched<'_>>| {
+        let mut started = domain.start("c1", "calls")?;
+        match watched {
+            None => started.expect("ready")?,
+            Some(watched) => {
+                while started.try_line()?.is_none() {
+                    watched.look()?;
+                }
+            }
+        }
+        started.tell("go")?;
+        program.replace(Some(started));
+        Ok(())
+    };
+    // The agent says that it is gone; until the controller knows, there are two: this and the domain's keeper.
+    let leave = |watched: Option<&mut Watched<'_>>| {
+        let mut started = program.take().context("there is no program")?;
+        started.dismiss();
+        started.succeed()?;
+        let mut watched = watched;
+        loop {
+            let status = match &mut watched {
+                None => Some(bed.status()?),
+                Some(watched) => {
+                    watched.look()?;
+                    bed.status().ok()
+                }
+            };
+            let processes = status.and_then(|status| {
+                let mut domains = status.domains.into_iter();
+                let domain = domains.find(|domain| domain.name == "processes")?;
+                Some(domain.processes)
+            });
+            if processes == Some(1) {
+                return Ok(());
+            }
+        }
+    };
+    let points = at_each_point(
+        bed,
+        || Ok(()),
+        |watched| enter(Some(watched)),
+        || leave(None),
+    )?;
+    println!("a program comes: {points} points to die at");
+    ensure!(points > 0, "a program does not come");
+    let points = at_each_point(
+        bed,
+        || enter(None),
+        |watched| leave(Some(watched)),
+        || Ok(()),
+    )?;
+    println!("a program goes: {points} points to die at");
+    ensure!(points > 0, "a program does not go");
+    domain.end()
+}
+
+fn regions(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "regions")?;
+    let area = "--area split --pages 4";
+    domain.run("c0", &format!("{area} fill"))?;
+    let base = domain.place("c3", area)?;
+    let put = |change| {
+        // Until it is as small, or as large, as it can be.
+        while bed.operator()?.change_region(base, change)? {}
+        anyhow::Ok(())
+    };
+    let steps = [
+        (RegionChange::Split, RegionChange::Merge),
+        (RegionChange::Merge, RegionChange::Split),
+    ];
+    for (change, before) in steps {
+        let points = at_each_point(
+            bed,
+            || {
+                put(before)?;
+                domain.run("c1", &format!("{area} check 1"))?;
+                domain.run("c2", &format!("{area} fill"))
+            },
+            |watched| {
+                loop {
+                    let asked = bed.operator().and_then(|it| it.change_region(base, change));
+                    match asked {
+                        Ok(_) => return Ok(()),
+                        Err(_) => watched.look()?,
+                    }
+                }
+            },
+            || domain.run("c1", &format!("{area} check 1")),
+        )?;
+        println!("{change:?}: {points} points to die at");
+        ensure!(points > 0, "{change:?} takes the controller nowhere");
+    }
+    domain.end()
+}
+
+fn join(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "join")?;
+    domain.run("c0", "--area kept --pages 8 fill")?;
+    let points = at_each_point(
+        bed,
+        || domain.run("c2", "--area kept --pages 8 check 1"),
+        |watched| {
+            // A blade that finds no controller ends, and whoever started it starts it again.
+            while bed.restart("c2", &[]).is_err() {
+                watched.look()?;
+            }
+            Ok(())
+        },
+        || domain.run("c2", "--area kept --pages 8 check 1"),
+    )?;
+    println!("a blade goes and comes: {points} points to die at");
+    ensure!(points > 0, "a blade does not come");
+    domain.end()
+}
+
+fn kept(bed: &Bed) -> Result<()> {
+    let mut load = Load::new(bed, "kept", PAGES)?;
+    let before = lives(bed)?;
+    bed.restart("ctl", &["--keep".to_owned()])?;
+    // All are back.
+    bed.operator()?.check()?;
+    let running = load.start(scaled(20_000))?;
+    bed.end("ctl", Signal::TERM)?;
+    bed.restart("ctl", &[])?;
+    for mut program in running {
+        program.succeed()?;
+    }
+    load.check()?;
+    ensure!(lives(bed)? == before, "blades have begun new lives");
+    agrees(bed)?;
+    load.end()
+}
+
+fn absent(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "absent")?;
+    let mut owner = domain.start("c1", "--area own increment 0")?;
+    owner.go()?;
+    owner.expect("at work")?;
+    bed.end("ctl", Signal::KILL)?;
+    bed.end("c1", Signal::KILL)?;
+    owner.die_of(libc::SIGBUS)?;
+    bed.restart("ctl", &[])?;
+    domain.run("c0", "--area own increment 10")?;
+    domain.run("c2", "--area own equals 10")?;
+    let status = bed.status()?;
+    let losses: Vec<_> = status
+        .domains
+        .iter()
+        .flat_map(|domain| &domain.losses)
+        .collect();
+    ensure!(
+        matches!(losses[..], [loss] if loss.blade == "c1"),
+        "what c1 wrote is lost: {losses:?}"
+    );
+    let found = bed.operator()?.check()?;
+    ensure!(found.is_empty(), "a check finds {found:#?}");
+    domain.end()
+}
