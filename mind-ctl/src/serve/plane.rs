@@ -211,3 +211,31 @@ fn compare(known: &Owner, wanted: &Owner, pins: &Path) -> Result<()> {
         differs.join(", ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_plane_of_something_else_is_refused_with_what_differs() {
+        let known = Owner {
+            boot: "boot".into(),
+            object: "object".into(),
+            address: Ipv4Addr::new(198, 18, 0, 1),
+            ports: vec!["c0".into(), "m0".into()],
+            slots: 16,
+            loses_on_purpose: false,
+        };
+        let pins = Path::new("/pins");
+        compare(&known, &known, pins).unwrap();
+        let wanted = Owner {
+            object: "another".into(),
+            ports: vec!["c0".into()],
+            ..known.clone()
+        };
+        let error = compare(&known, &wanted, pins).unwrap_err().to_string();
+        for part in ["/pins", "programs of another build, other ports", "--fresh"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
