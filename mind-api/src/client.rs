@@ -58,6 +58,8 @@ struct Waiting {
 /// What clones share.
 #[derive(Debug)]
 struct Shared {
+    /// Which connection it is, counted from 0.
+    connection: u64,
     /// To the connection that there is; it is closed if there is none.
     outgoing: mpsc::UnboundedSender<Frame>,
     waiting: BTreeMap<u64, Waiting>,
@@ -88,11 +90,18 @@ pub struct Client {
     limit: Duration,
 }
 
-/// A command of the controller; it waits for [`Client::carried`] with this number.
+/// What a command is known by: its number, on the connection that it came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    connection: u64,
+    id: u64,
+}
+
+/// A command of the controller; it waits for [`Client::carried`] with this ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Its number.
-    pub id: u64,
+    /// What it is known by.
+    pub ticket: Ticket,
     /// What is asked.
     pub command: Command,
 }
@@ -114,6 +123,7 @@ impl Client {
         let (outgoing, queue) = mpsc::unbounded_channel();
         let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
         let shared = Shared {
+            connection: 0,
             outgoing,
             waiting: BTreeMap::new(),
             next: 0,
@@ -121,7 +131,7 @@ impl Client {
         };
         let shared = Arc::new(Mutex::new(shared));
         tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&shared), orders));
+        tokio::spawn(receive(stream, Arc::clone(&shared), 0, orders));
         Ok((Self { shared, limit }, incoming))
     }
 
@@ -152,15 +162,18 @@ impl Client {
         let (sink, stream) = connection.split();
         let (outgoing, queue) = mpsc::unbounded_channel();
         let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
-        {
+        let connection = {
             let mut shared = lock(&self.shared);
+            shared.connection += 1;
             shared.outgoing = outgoing;
             for (id, waiting) in &shared.waiting {
                 shared.send(*id, waiting.body.clone());
             }
-        }
+            shared.connection
+        };
         tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&self.shared), orders));
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(receive(stream, shared, connection, orders));
         Ok((reply, incoming))
     }
 
@@ -207,10 +220,19 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection is lost.
-    pub async fn carried(&self, id: u64, body: Result<Report, Failure>) -> Result<(), ClientError> {
+    /// When the connection that it came by is lost: numbers mean something else on another.
+    pub fn carried(
+        &self,
+        ticket: Ticket,
+        body: Result<Report, Failure>,
+    ) -> Result<(), ClientError> {
+        let Ticket { connection, id } = ticket;
+        let shared = lock(&self.shared);
+        if shared.connection != connection {
+            return Err(lost("whoever asked is gone"));
+        }
         let frame = Frame::Carried { id, body };
-        lock(&self.shared).outgoing.send(frame).map_err(lost)
+        shared.outgoing.send(frame).map_err(lost)
     }
 }
 
@@ -317,6 +339,7 @@ async fn send(
 async fn receive(
     mut stream: SplitStream<Connection>,
     shared: Arc<Mutex<Shared>>,
+    connection: u64,
     orders: mpsc::Sender<Order>,
 ) {
     while let Some(Ok(bytes)) = stream.next().await {
@@ -329,7 +352,10 @@ async fn receive(
                 }
             }
             Ok(Frame::Command { id, body }) => {
-                let order = Order { id, command: body };
+                let order = Order {
+                    ticket: Ticket { connection, id },
+                    command: body,
+                };
                 // A program takes no commands, and the controller sends it none.
                 orders.send(order).await.ok();
             }
@@ -339,6 +365,9 @@ async fn receive(
         }
     }
     let mut shared = lock(&shared);
+    if shared.connection != connection {
+        return;
+    }
     // What is sent from now on goes nowhere.
     shared.outgoing = mpsc::unbounded_channel().0;
     if !shared.lasts {
@@ -348,221 +377,4 @@ async fn receive(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::errno::Errno;
-    use crate::message::Welcome;
-    use tokio::net::TcpListener;
-
-    const LIMIT: Duration = Duration::from_secs(5);
-
-    async fn take(connection: &mut Connection) -> Frame {
-        frame::decode(&connection.next().await.unwrap().unwrap()).unwrap()
-    }
-
-    async fn give(connection: &mut Connection, frame: Frame) {
-        connection
-            .send(frame::encode(&frame).unwrap())
-            .await
-            .unwrap();
-    }
-
-    fn at(listener: &TcpListener) -> Endpoint {
-        listener.local_addr().unwrap().to_string().parse().unwrap()
-    }
-
-    async fn accepted(listener: &TcpListener) -> Connection {
-        frame::framed(Either::Left(listener.accept().await.unwrap().0))
-    }
-
-    /// A listener, and a client of it that was welcomed.
-    async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<Order>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = at(&listener);
-        let client = tokio::spawn(Client::connect(endpoint, "test", limit));
-        let mut connection = accepted(&listener).await;
-        assert!(matches!(take(&mut connection).await, Frame::Hello(hello) if hello.name == "test"));
-        give(
-            &mut connection,
-            Frame::Welcome(Welcome { version: VERSION }),
-        )
-        .await;
-        let (client, orders) = client.await.unwrap().unwrap();
-        (connection, client, orders)
-    }
-
-    #[tokio::test]
-    async fn answers_find_their_calls_in_any_order() {
-        let (mut connection, client, _orders) = pair(LIMIT).await;
-        let other = client.clone();
-        let first = tokio::spawn(async move { other.call(Request::Status).await });
-        let Frame::Request { id: first_id, .. } = take(&mut connection).await else {
-            panic!("expected a request");
-        };
-        let second = tokio::spawn(async move {
-            let unlink = Request::UnlinkArea {
-                domain: 1,
-                name: "x".into(),
-            };
-            client.call(unlink).await
-        });
-        let Frame::Request { id: second_id, .. } = take(&mut connection).await else {
-            panic!("expected a request");
-        };
-        let refusal = Failure::new(Errno::ENOENT, "no area `x`");
-        let body = Err(refusal.clone());
-        give(
-            &mut connection,
-            Frame::Reply {
-                id: second_id,
-                body,
-            },
-        )
-        .await;
-        let body = Ok(Reply::Done);
-        give(&mut connection, Frame::Reply { id: first_id, body }).await;
-        assert_eq!(first.await.unwrap().unwrap(), Reply::Done);
-        let error = second.await.unwrap().unwrap_err();
-        assert!(matches!(error, ClientError::Refused(failure) if failure == refusal));
-    }
-
-    #[tokio::test]
-    async fn a_controller_that_goes_ends_every_call() {
-        let (mut connection, client, mut orders) = pair(LIMIT).await;
-        let call = tokio::spawn(async move { client.call(Request::Status).await });
-        take(&mut connection).await;
-        drop(connection);
-        let error = call.await.unwrap().unwrap_err();
-        assert!(matches!(error, ClientError::Lost(_)), "{error}");
-        assert_eq!(orders.recv().await, None);
-    }
-
-    #[tokio::test]
-    async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = at(&listener);
-        let client = tokio::spawn(Client::connect(endpoint.clone(), "test", LIMIT));
-        let mut connection = accepted(&listener).await;
-        take(&mut connection).await;
-        let welcome = Frame::Welcome(Welcome { version: VERSION });
-        give(&mut connection, welcome.clone()).await;
-        let (client, mut orders) = client.await.unwrap().unwrap();
-        client.outlive_connection();
-        let unlink = |name: &str| Request::UnlinkArea {
-            domain: 1,
-            name: name.into(),
-        };
-        let asked = |body| {
-            let client = client.clone();
-            tokio::spawn(async move { client.call(body).await })
-        };
-        let first = asked(unlink("a"));
-        let Frame::Request { id, .. } = take(&mut connection).await else {
-            panic!("expected a request");
-        };
-        drop(connection);
-        assert_eq!(orders.recv().await, None);
-        let second = asked(unlink("b"));
-
-        let again = client.clone();
-        let resumed =
-            tokio::spawn(async move { again.resume(endpoint, "test", Request::Status).await });
-        let mut connection = accepted(&listener).await;
-        assert!(matches!(take(&mut connection).await, Frame::Hello(_)));
-        give(&mut connection, welcome).await;
-        let Frame::Request {
-            id: greeting,
-            body: Request::Status,
-            ..
-        } = take(&mut connection).await
-        else {
-            panic!("expected what says who is back");
-        };
-        let answer = |id| Frame::Reply {
-            id,
-            body: Ok(Reply::Done),
-        };
-        give(&mut connection, answer(greeting)).await;
-        let (reply, _orders) = resumed.await.unwrap().unwrap();
-        assert_eq!(reply, Reply::Done);
-        let Frame::Request {
-            id: same,
-            answered,
-            body,
-        } = take(&mut connection).await
-        else {
-            panic!("expected the request again");
-        };
-        assert_eq!((same, answered, body), (id, id, unlink("a")));
-        let Frame::Request { id: other, .. } = take(&mut connection).await else {
-            panic!("expected the second request");
-        };
-        give(&mut connection, answer(other)).await;
-        give(&mut connection, answer(id)).await;
-        assert_eq!(first.await.unwrap().unwrap(), Reply::Done);
-        assert_eq!(second.await.unwrap().unwrap(), Reply::Done);
-    }
-
-    #[tokio::test]
-    async fn a_controller_that_says_nothing_is_late() {
-        let (_connection, client, _orders) = pair(Duration::from_millis(50)).await;
-        let error = client.call(Request::Status).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the controller did not answer within 50 ms"
-        );
-        assert!(
-            lock(&client.shared).waiting.is_empty(),
-            "a late call is forgotten"
-        );
-    }
-
-    #[tokio::test]
-    async fn commands_arrive_and_are_answered() {
-        let (mut connection, client, mut orders) = pair(LIMIT).await;
-        let body = Command::ZeroPages { first: 3, count: 4 };
-        let frame = Frame::Command {
-            id: 9,
-            body: body.clone(),
-        };
-        give(&mut connection, frame).await;
-        let order = orders.recv().await.unwrap();
-        assert_eq!(
-            order,
-            Order {
-                id: 9,
-                command: body
-            }
-        );
-        client.carried(order.id, Ok(Report::Done)).await.unwrap();
-        let answer = take(&mut connection).await;
-        assert_eq!(
-            answer,
-            Frame::Carried {
-                id: 9,
-                body: Ok(Report::Done)
-            }
-        );
-    }
-
-    #[tokio::test]
-    async fn a_socket_that_is_not_there_is_named() {
-        let endpoint = Endpoint::Unix("/nowhere/mind-ctl.sock".into());
-        let error = Client::connect(endpoint, "test", LIMIT).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "cannot connect to the controller at /nowhere/mind-ctl.sock"
-        );
-    }
-
-    #[tokio::test]
-    async fn another_version_is_refused_by_name() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = tokio::spawn(Client::connect(at(&listener), "test", LIMIT));
-        let mut connection = accepted(&listener).await;
-        take(&mut connection).await;
-        give(&mut connection, Frame::Welcome(Welcome { version: 99 })).await;
-        let error = client.await.unwrap().unwrap_err();
-        assert!(error.to_string().contains("speaks version 99"), "{error}");
-    }
-}
+mod tests;

@@ -106,7 +106,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                 let result = tokio::task::spawn_blocking(work)
                     .await
                     .context("zeroing pages failed")?;
-                if registered.client.carried(order.id, result).await.is_err() {
+                if registered.client.carried(order.ticket, result).is_err() {
                     tracing::warn!("the controller went without waiting for an answer");
                 }
             }

@@ -138,7 +138,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                     let (server, identity) = (Arc::clone(&server), identity.clone());
                     tokio::spawn(async move {
                         let result = carry_out(&engine, &server, identity, order.command).await;
-                        if client.carried(order.id, result).await.is_err() {
+                        if client.carried(order.ticket, result).is_err() {
                             tracing::warn!("the controller went without waiting for an answer");
                         }
                     });
