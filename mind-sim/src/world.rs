@@ -261,7 +261,7 @@ impl<'a> World<'a> {
     pub(crate) fn send(&mut self, node: Node, packet: Packet<Image>) {
         let delays = self.network.delays(self.queue.now(), node, Way::Up);
         self.record(What::Sent(node, packet, delays.len()));
-        self.keep(node, &packet);
+        self.keep(node, Way::Up, &packet);
         for delay in delays {
             self.queue.after(delay, Event::Up(node, packet));
         }
@@ -278,7 +278,7 @@ impl<'a> World<'a> {
         }
         self.record(What::Switched(from, packet, handled.verdict));
         for (node, packet) in handled.sent {
-            self.keep(node, &packet);
+            self.keep(node, Way::Down, &packet);
             let delays = self.network.delays(self.queue.now(), node, Way::Down);
             self.record(What::Forwarded(node, packet, delays.len()));
             for delay in delays {
