@@ -21,7 +21,8 @@ const BY_MODEL: [Mutant; 9] = [
     Mutant::SameVersionWritten,
 ];
 
-const BY_SIMULATOR: [Mutant; 10] = [
+const BY_SIMULATOR: [Mutant; 11] = [
+    Mutant::AnyonesAnswerCounts,
     Mutant::BusyClearedEarly,
     Mutant::EpisodeStays,
     Mutant::DomainNotChecked,

@@ -18,6 +18,7 @@ use crate::{
     coverage::Pair,
     host::{Cached, Host},
     plan::Image,
+    program::{ENTRY, OF_DOMAIN},
     trace::What,
     world::{Event, World},
 };
@@ -28,10 +29,8 @@ const CONTROL: std::ops::Range<u64> = 20_000..200_000;
 const FLUSH_LIMIT: u64 = 2_000_000_000;
 /// How soon a daemon that was sent away is started again, in nanoseconds.
 pub(crate) const RESTART: u64 = 5_000_000;
-/// Flushes that threads asked for, by token: this and the number of the thread.
+/// Flushes that threads asked for, by token: this and the ticket of the thread.
 const OF_THREAD: u64 = 1 << 32;
-/// Replies about domains, by number: this and the number of the thread.
-pub(crate) const PLACING: u32 = 1 << 31;
 
 impl World<'_> {
     // Connections to the controller: nothing is lost, and order is kept.
@@ -140,10 +139,11 @@ impl World<'_> {
             Command::Flush { id, start, length } => {
                 self.flush(blade, start, length, None, u64::from(id));
             }
-            Command::Reply { id, .. } if id & PLACING != 0 => {
-                self.start_thread((id & !PLACING) as usize);
-            }
-            Command::Reply { id, done } => self.synced(id as usize, done),
+            Command::Reply { id, done } => match self.bearer(id & !ENTRY) {
+                Some(thread) if id & ENTRY != 0 => self.entered(thread),
+                Some(thread) => self.synced(thread, done),
+                None => {}
+            },
             Command::Leave => {
                 self.end(blade);
                 self.queue.after(RESTART, Event::Begin(blade));
@@ -221,6 +221,9 @@ impl World<'_> {
         page: PageRequest,
         access: Access,
     ) {
+        if self.threads[thread].is_down() {
+            return;
+        }
         if self.host(life.blade).is_some_and(|host| host.life == life) {
             self.heard(thread, page.page);
         }
@@ -254,7 +257,7 @@ impl World<'_> {
         length: u64,
         domain: DomainId,
     ) {
-        let token = OF_THREAD | thread as u64;
+        let token = OF_THREAD | u64::from(self.ticket(thread));
         self.flush(blade, start, length, Some(domain), token);
     }
 
@@ -347,12 +350,15 @@ impl World<'_> {
                 self.happened(Pair::Page(before, event), Some(blade));
             }
             Action::Flushed { token } if token & OF_THREAD != 0 => {
-                let thread = (token & !OF_THREAD) as usize;
-                if let Some((start, length)) = self.threads[thread].flushed(life) {
+                let ticket = (token & !OF_THREAD) as u32;
+                if let Some(thread) = self.bearer(ticket)
+                    && let Some((start, length)) = self.threads[thread].flushed(life)
+                {
                     let sync = Request::Sync { start, length };
-                    self.ask(life, thread as u32, sync);
+                    self.ask(life, ticket, sync);
                 }
             }
+            Action::Flushed { token: OF_DOMAIN } => {}
             Action::Flushed { token } => {
                 let id = token as u32;
                 self.say(life, Input::Answer { id, done: true });

@@ -12,6 +12,7 @@ use mind_nodes::{
 
 use crate::{
     coverage::Pair,
+    network::Way,
     plan::{Disturbance, Image, MILLISECOND},
     world::{Event, World},
 };
@@ -40,6 +41,13 @@ impl Sort {
             Body::Answer { .. } | Body::Forward { .. } => Some(Self::Answer),
             Body::Invalidate(invalidation) => Some(Self::Invalidate(invalidation.target)),
             _ => None,
+        }
+    }
+
+    const fn way(self) -> Way {
+        match self {
+            Self::Invalidate(_) => Way::Down,
+            Self::Request(..) | Self::Write | Self::Answer => Way::Up,
         }
     }
 }
@@ -72,9 +80,11 @@ pub(crate) type Kept = Vec<(BladeId, Sort, u64, Packet<Image>)>;
 
 impl World<'_> {
     /// A packet is sent by a compute blade, or to it.
-    pub(crate) fn keep(&mut self, node: Node, packet: &Packet<Image>) {
+    pub(crate) fn keep(&mut self, node: Node, way: Way, packet: &Packet<Image>) {
         if let Node::Compute(blade) = node
             && let Some(sort) = Sort::of(packet)
+            // What completes a request looks like an answer.
+            && sort.way() == way
             && self
                 .plan
                 .echoes
@@ -112,9 +122,9 @@ impl World<'_> {
                     }
                     let delay = self.random.u64(0..=echo.within);
                     let node = Node::Compute(blade);
-                    let arrives = match sort {
-                        Sort::Invalidate(_) => Event::Down(node, packet),
-                        Sort::Request(..) | Sort::Write | Sort::Answer => Event::Up(node, packet),
+                    let arrives = match sort.way() {
+                        Way::Down => Event::Down(node, packet),
+                        Way::Up => Event::Up(node, packet),
                     };
                     self.queue.after(delay, arrives);
                 }

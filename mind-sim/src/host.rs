@@ -1,7 +1,7 @@
 //! A compute blade's host: the real state machine of the blade, the pages that its programs see,
 //! and what stands around it when it is down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mind_common::{
     addr::Va,
@@ -29,6 +29,8 @@ pub(crate) struct Host {
     pub(crate) poll_at: Option<u64>,
     /// Write-backs under way: of which page, and how often that had been written.
     pub(crate) writing: BTreeMap<u32, (Va, u64)>,
+    /// Threads that are in their domains, or asked to be, by the tickets that they entered with.
+    pub(crate) programs: BTreeSet<(DomainId, u32)>,
     /// Its connection to the controller is broken.
     pub(crate) is_severed: bool,
     /// The switch does not listen to it any more.
@@ -46,6 +48,7 @@ impl Host {
             cache: BTreeMap::new(),
             poll_at: None,
             writing: BTreeMap::new(),
+            programs: BTreeSet::new(),
             is_severed: false,
             is_cut: false,
         }

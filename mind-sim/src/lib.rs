@@ -6,7 +6,8 @@
 //!
 //! * [`plan`]: what a run is,
 //! * [`trace`]: what happened in it,
-//! * `world`, `agent`, `life`, `thread`: the system,
+//! * `world`, `agent`, `life`, `program`, `thread`: the system,
+//! * `disturb`, [`echo`]: what goes wrong, and what follows,
 //! * [`script`]: threads that are told from outside what to do, `player` and `store_buffer` what they
 //!   have more than others,
 //! * `network`, `queue`: cables and the clock,
@@ -20,6 +21,7 @@ mod agent;
 pub mod batch;
 mod checker;
 pub mod coverage;
+mod disturb;
 pub mod echo;
 mod flaw;
 mod host;
@@ -28,6 +30,7 @@ mod mapped;
 mod network;
 pub mod plan;
 mod player;
+mod program;
 mod queue;
 mod quiet;
 pub mod script;

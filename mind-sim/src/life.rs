@@ -1,15 +1,11 @@
 //! Lives of compute blades: they begin, hang, lose their connection, fail, and come back.
 
 use mind_common::id::{BladeId, Connection};
-use mind_nodes::{
-    Node,
-    controller::{Input, Request},
-    switch::Port,
-};
+use mind_nodes::{Node, controller::Input, switch::Port};
 
 use crate::{
     Failure,
-    agent::{PLACING, RESTART},
+    agent::RESTART,
     host::Host,
     trace::What,
     world::{Event, World},
@@ -28,14 +24,9 @@ impl World<'_> {
             machine.host = Some(Host::new(life, capacity, self.plan.load.hold));
         }
         for number in 0..self.threads.len() {
-            let program = &self.plan.programs[number];
-            if program.blade == blade {
-                let place = Request::Place {
-                    domain: program.domain,
-                    blade,
-                    is_placed: true,
-                };
-                self.ask(life, PLACING | number as u32, place);
+            if self.plan.programs[number].blade == blade {
+                let ticket = self.ticket(number);
+                self.enter(ticket, life);
             }
         }
     }
@@ -78,7 +69,9 @@ impl World<'_> {
     pub(crate) fn unless_hung(&mut self, event: Event) -> Option<Event> {
         let blade = match &event {
             Event::Down(Node::Compute(blade), _) | Event::Poll(blade) => *blade,
-            Event::Fault(_, life, ..) => life.blade,
+            Event::Fault(_, life, ..) | Event::Left(.., life) | Event::Enters(_, life) => {
+                life.blade
+            }
             Event::Command(link, _) => match link.life() {
                 Some(life) => life.blade,
                 None => return Some(event),

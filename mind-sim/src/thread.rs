@@ -28,7 +28,7 @@ const AFTERMATH: u64 = 6_000_000_000;
 /// Where a thread is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Its blade is down, or does not have its domain yet.
+    /// Its blade is down, or its program, or its domain is not there yet.
     Down,
     /// It goes on at some time.
     Ready,
@@ -54,7 +54,9 @@ pub(crate) struct Thread {
     next: usize,
     length: usize,
     /// Counts what it was woken for.
-    turn: u64,
+    pub(crate) turn: u64,
+    /// The ticket that it entered its domain with.
+    pub(crate) entry: u32,
     sync: (Va, u64),
     /// When it faulted last.
     since: u64,
@@ -71,6 +73,7 @@ impl Thread {
             next: 0,
             length: program.ops.len(),
             turn: 0,
+            entry: 0,
             sync: (Va(0), 0),
             since: 0,
             is_heard: false,
@@ -82,7 +85,11 @@ impl Thread {
         self.state == State::Done
     }
 
-    /// Its blade goes down: what it has begun does not happen.
+    pub(crate) fn is_down(&self) -> bool {
+        self.state == State::Down
+    }
+
+    /// Its blade goes down, or its program fails: what it has begun does not happen.
     pub(crate) fn stop(&mut self) {
         if !self.is_done() {
             let has_begun = !matches!(self.state, State::Down | State::Ready);
@@ -106,12 +113,6 @@ impl Thread {
 
 impl World<'_> {
     pub(crate) fn start_thread(&mut self, number: usize) {
-        if let Some(player) = self.players.get_mut(number)
-            && std::mem::replace(&mut player.is_begun, true)
-        {
-            let blade = self.plan.programs[number].blade;
-            return self.fail(Failure::Gone(blade));
-        }
         if self.threads[number].state == State::Down {
             self.go_on(number);
         }
@@ -200,7 +201,8 @@ impl World<'_> {
                 let area = self.plan.area_of(program.domain, region);
                 if let Some((life, area)) = life.zip(area) {
                     thread.state = State::Orders;
-                    self.ask(life, number as u32, request(area, mapping));
+                    let ticket = self.ticket(number);
+                    self.ask(life, ticket, request(area, mapping));
                 } else {
                     self.done_with_op(number);
                 }

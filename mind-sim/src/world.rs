@@ -7,7 +7,7 @@ use mind_common::{
     addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
     blade::Access,
     directory::Word,
-    id::{BladeId, Connection},
+    id::{BladeId, Connection, DomainId},
     table::Translation,
     wire::message::PageRequest,
 };
@@ -27,7 +27,7 @@ use crate::{
     host::Machine,
     mapped::{Mapped, request},
     network::{Network, Way},
-    plan::{Change, Disturbance, Image, Load, Mapping, Plan, blade, dice},
+    plan::{Disturbance, Image, Load, Mapping, Plan, blade, dice},
     player::{Meetings, Player},
     queue::Queue,
     thread::Thread,
@@ -62,6 +62,10 @@ pub(crate) enum Event {
     Begin(BladeId),
     /// The port has its program in TC again.
     Repaired(Node),
+    /// A daemon hears that a thread of its host's is gone.
+    Left(DomainId, u32, Connection),
+    /// A thread that is started again asks the daemon to be let in.
+    Enters(u32, Connection),
     /// A life finds out that the controller does not hear it any more.
     Abandoned(Connection),
     /// One of the plan's disturbances.
@@ -222,6 +226,8 @@ impl<'a> World<'a> {
             Event::Repaired(node) => {
                 self.switch.tables_mut().without_tc.remove(&node);
             }
+            Event::Left(domain, entry, life) => self.left(domain, entry, life),
+            Event::Enters(ticket, life) => self.enter(ticket, life),
             Event::Abandoned(life) => self.abandoned(life),
             Event::Follow(disturbance) => self.disturb(disturbance),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
@@ -261,7 +267,7 @@ impl<'a> World<'a> {
     pub(crate) fn send(&mut self, node: Node, packet: Packet<Image>) {
         let delays = self.network.delays(self.queue.now(), node, Way::Up);
         self.record(What::Sent(node, packet, delays.len()));
-        self.keep(node, &packet);
+        self.keep(node, Way::Up, &packet);
         for delay in delays {
             self.queue.after(delay, Event::Up(node, packet));
         }
@@ -278,7 +284,7 @@ impl<'a> World<'a> {
         }
         self.record(What::Switched(from, packet, handled.verdict));
         for (node, packet) in handled.sent {
-            self.keep(node, &packet);
+            self.keep(node, Way::Down, &packet);
             let delays = self.network.delays(self.queue.now(), node, Way::Down);
             self.record(What::Forwarded(node, packet, delays.len()));
             for delay in delays {
@@ -374,41 +380,6 @@ impl<'a> World<'a> {
         let pairs: Vec<_> = pairs.collect();
         for pair in pairs {
             self.happened(pair, None);
-        }
-    }
-
-    fn disturb(&mut self, disturbance: Disturbance) {
-        self.record(What::Disturbed(disturbance));
-        let now = self.queue.now();
-        match disturbance {
-            Disturbance::Change(change, va) => self.hear(Ask::of_nobody(match change {
-                Change::Reset => Request::Reset(va),
-                Change::Split => Request::Split(va),
-                Change::Merge => Request::Merge(va),
-            })),
-            Disturbance::Mapping(mapping, domain, region) => {
-                if let Some(area) = self.plan.area_of(domain, region) {
-                    self.hear(Ask::of_nobody(request(area, mapping)));
-                }
-            }
-            Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
-            Disturbance::WithoutTc { blade, lasts } => {
-                let node = Node::Compute(blade);
-                self.switch.tables_mut().without_tc.insert(node);
-                self.queue.after(lasts, Event::Repaired(node));
-            }
-            Disturbance::Unplug { node, lasts } => self.network.unplug(node, now + lasts),
-            Disturbance::Hang { blade, lasts } => self.hang(blade, lasts),
-            Disturbance::Sever {
-                blade,
-                noticed,
-                found,
-            } => self.sever(blade, noticed, found),
-            Disturbance::Crash {
-                blade,
-                noticed,
-                back,
-            } => self.crash(blade, noticed, back),
         }
     }
 }

@@ -12,7 +12,7 @@ use mind_nodes::Node;
 
 use super::{
     Area, Change, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program, WORDS,
-    Weather, blade, dice,
+    Weather, blade, dice, general,
 };
 
 /// Whose memory it is.
@@ -255,7 +255,11 @@ fn protect(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut 
 fn change(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, list: &mut List) {
     *at += random.u64(0..MILLISECOND);
     let va = page(random, region);
-    let what = match random.u8(0..8) {
+    let what = match random.u8(0..9) {
+        8 => {
+            let compute = blade(random.u8(0..blades));
+            general::exit(random, compute, DOMAIN)
+        }
         0..4 => Disturbance::Change(Change::Reset, va),
         4 => Disturbance::Change(Change::Split, va),
         5 | 6 => Disturbance::Change(Change::Merge, va),

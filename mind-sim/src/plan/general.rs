@@ -2,7 +2,7 @@
 
 use mind_common::{
     addr::{MAX_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    id::DomainId,
+    id::{BladeId, DomainId},
 };
 use mind_nodes::Node;
 
@@ -170,6 +170,21 @@ pub(super) fn duration(random: &mut fastrand::Rng) -> u64 {
     }
 }
 
+/// A thread's program fails, or those of all threads there.
+pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: DomainId) -> Disturbance {
+    Disturbance::Exit {
+        blade,
+        domain,
+        threads: if random.u8(0..4) == 0 { 1 } else { usize::MAX },
+        back: match random.u8(0..4) {
+            // While what it asked for is on its way.
+            0..2 => random.u64(0..MILLISECOND),
+            2 => random.u64(0..10 * MILLISECOND),
+            _ => duration(random),
+        },
+    }
+}
+
 fn disturbances(
     random: &mut fastrand::Rng,
     blades: u8,
@@ -183,7 +198,7 @@ fn disturbances(
             let at = random.u64(0..until);
             let area = &areas[random.usize(0..areas.len())];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..16) {
+            let what = match random.u8(0..18) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // A daemon that dies is missed at once, a host after a while.
@@ -214,6 +229,7 @@ fn disturbances(
                     blade: compute,
                     lasts: duration(random),
                 },
+                14 | 15 => exit(random, compute, area.domain),
                 12 | 13 => Disturbance::Mapping(mapping(random), area.domain, area.region),
                 _ => Disturbance::Unplug {
                     node: if random.u8(0..5) == 0 {

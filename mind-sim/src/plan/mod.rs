@@ -190,6 +190,17 @@ pub enum Disturbance {
         /// For how long, in nanoseconds.
         lasts: u64,
     },
+    /// Threads of a domain on a compute blade fail, its first ones; what others there have stays.
+    Exit {
+        /// On which.
+        blade: BladeId,
+        /// Of which domain.
+        domain: DomainId,
+        /// How many; all, if there are no more.
+        threads: usize,
+        /// After how many nanoseconds they are started again.
+        back: u64,
+    },
     /// The connection between a compute blade and the controller breaks: what either says is lost.
     Sever {
         /// Whose.
@@ -216,6 +227,7 @@ impl Disturbance {
         match self {
             Self::Crash { blade, .. }
             | Self::Hang { blade, .. }
+            | Self::Exit { blade, .. }
             | Self::WithoutTc { blade, .. }
             | Self::Sever { blade, .. }
             | Self::Unplug {
@@ -309,6 +321,7 @@ impl Plan {
             Disturbance::Hang { lasts, .. }
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
+            Disturbance::Exit { back, .. } => at.saturating_add(back),
             Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the weather.

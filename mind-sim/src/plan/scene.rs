@@ -51,10 +51,13 @@ enum Scene {
     Moves,
     /// A blade that asks for permission to write hears from nobody until it gives up.
     Silence,
+    /// Two blades take a page from each other before and after its region is split, and answers
+    /// of before arrive when the other slot's invalidations have their numbers.
+    Numbers,
 }
 
 impl Scene {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Denied,
         Self::Timers,
         Self::Leaving,
@@ -62,6 +65,7 @@ impl Scene {
         Self::Halves,
         Self::Moves,
         Self::Silence,
+        Self::Numbers,
     ];
 
     /// How long it takes, in nanoseconds, and how often it is played.
@@ -71,6 +75,7 @@ impl Scene {
             Self::Timers => (12 * MILLISECOND, 6),
             Self::Leaving => (10 * MILLISECOND, 8),
             Self::Moves => (2 * MILLISECOND, 20),
+            Self::Numbers => (6 * MILLISECOND, 1),
             Self::Silence => (8_000 * MILLISECOND, 1),
             Self::Repeats | Self::Halves => (12 * MILLISECOND, 6),
         }
@@ -79,7 +84,7 @@ impl Scene {
 
 fn threads(scene: Scene) -> (u8, usize) {
     match scene {
-        Scene::Denied | Scene::Timers => (2, 1),
+        Scene::Denied | Scene::Timers | Scene::Numbers => (2, 1),
         Scene::Moves | Scene::Silence => (1, 1),
         Scene::Leaving => (2, LEAVERS),
         Scene::Repeats | Scene::Halves => (3, 1),
@@ -118,6 +123,7 @@ pub(super) fn plan(seed: u64) -> Plan {
             Scene::Leaving => script.leaving(at, has_room),
             Scene::Moves => script.moves(at, round),
             Scene::Silence => script.silence(at),
+            Scene::Numbers => script.numbers(at),
             Scene::Repeats => script.repeats(at),
             Scene::Halves => script.halves(at),
         }
@@ -227,16 +233,26 @@ fn echoes(scene: Scene) -> Vec<Echo> {
             late.map(|(after, what)| echo(after, 1, Then::Arrives(what), 1_000))
                 .collect()
         }
+        Scene::Numbers => {
+            let kind = WordKind::of_state(State::Modified);
+            let begun = Pair::Word(kind, Happening::Request(Want::Acquire, false));
+            vec![echo(begun, 1, Then::Arrives(Sort::Answer), 8_000)]
+        }
         Scene::Leaving | Scene::Halves | Scene::Moves | Scene::Silence => Vec::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use mind_common::wire::Refusal;
+    use mind_common::{verdict::Verdict, wire::Refusal};
+    use mind_nodes::packet::Body;
 
     use super::*;
-    use crate::{coverage::Coverage, run};
+    use crate::{
+        coverage::Coverage,
+        run,
+        trace::{Record, What},
+    };
 
     /// What each is there for, in so many runs.
     const RUNS: u64 = 40;
@@ -288,5 +304,52 @@ mod tests {
             let times = reached[number.unwrap()].of(pair);
             assert!(times >= RUNS / 4, "{scene:?}: {pair} {times} times");
         }
+    }
+
+    /// Answers to an invalidation of one slot's while another's waits for the same blade's, for the
+    /// same one, with the same number.
+    fn namesakes(records: &[Record]) -> usize {
+        let mut asked = None;
+        let mut namesakes = 0;
+        for record in records {
+            match &record.what {
+                What::Forwarded(_, packet, _) => {
+                    if let Body::Invalidate(invalidation) = packet.body {
+                        asked = Some(invalidation);
+                    }
+                }
+                What::Switched(_, packet, verdict) => {
+                    let answer = match packet.body {
+                        Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. } => {
+                            invalidation
+                        }
+                        _ => continue,
+                    };
+                    match asked {
+                        Some(_) if *verdict != Verdict::StaleAnswer => asked = None,
+                        Some(asked)
+                            if asked.slot != answer.slot
+                                && asked.episode == answer.episode
+                                && asked.requester == answer.requester =>
+                        {
+                            namesakes += 1;
+                        }
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        namesakes
+    }
+
+    #[test]
+    fn answers_meet_the_number_that_they_have_in_another_slot() {
+        let number = Scene::ALL.iter().position(|one| *one == Scene::Numbers);
+        let seeds =
+            (0..RUNS).map(|run| 5 * (run * Scene::ALL.len() as u64 + number.unwrap() as u64));
+        let met = seeds.filter(|seed| namesakes(&run(&plan(*seed), true).records) > 0);
+        let met = met.count() as u64;
+        assert!(met >= RUNS / 2, "{met} times");
     }
 }

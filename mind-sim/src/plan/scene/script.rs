@@ -153,6 +153,19 @@ impl Script {
         self.store(0, 0, at + 2 * MILLISECOND);
     }
 
+    /// Episodes of a slot that is used for the first time begin as low as those of the first one.
+    pub(super) fn numbers(&mut self, at: u64) {
+        let us = |after: u64| at + after * MICROSECOND;
+        let split = Disturbance::Change(Change::Split, self.region.base());
+        self.disturbances.push((us(900), split));
+        let first = self.random.usize(0..2);
+        let before = [0, 300, 600].into_iter();
+        let after = (0..6).map(|turn| 3_000 + 300 * turn);
+        for (turn, after) in before.chain(after).enumerate() {
+            self.store((first + turn) % 2, 1, us(after));
+        }
+    }
+
     pub(super) fn repeats(&mut self, at: u64) {
         let us = |after: u64| at + after * MICROSECOND;
         let want = self.random.u8(0..4);
