@@ -43,63 +43,63 @@
 #define MIND_VERSION_MINOR 1
 #define MIND_VERSION_PATCH 0
 
-/*
- What a domain may do with memory. The values are those of mmap on Linux.
+/**
+ * What a domain may do with memory. The values are those of mmap on Linux.
  */
 enum mind_access {
-    /*
-     Nothing (PROT_NONE).
+    /**
+     * Nothing (PROT_NONE).
      */
     MIND_ACCESS_NONE = 0,
-    /*
-     Read (PROT_READ).
+    /**
+     * Read (PROT_READ).
      */
     MIND_ACCESS_READ = 1,
-    /*
-     Read and write (PROT_READ | PROT_WRITE).
+    /**
+     * Read and write (PROT_READ | PROT_WRITE).
      */
     MIND_ACCESS_WRITE = 3,
 };
 
-/*
- Whether an area must be there when it is opened.
+/**
+ * Whether an area must be there when it is opened.
  */
 enum mind_open {
-    /*
-     It must be there (shm_open without O_CREAT).
+    /**
+     * It must be there (shm_open without O_CREAT).
      */
     MIND_OPEN_EXISTING = 0,
-    /*
-     It is made if it is not there (O_CREAT).
+    /**
+     * It is made if it is not there (O_CREAT).
      */
     MIND_OPEN_OR_CREATE = 1,
-    /*
-     It must not be there (O_CREAT | O_EXCL).
+    /**
+     * It must not be there (O_CREAT | O_EXCL).
      */
     MIND_OPEN_NEW = 2,
 };
 
-/*
- What readers of a region see when a blade is gone that wrote into it, and with it what it had not written back. A
- domain has one choice, made by the first process that has one.
+/**
+ * What readers of a region see when a blade is gone that wrote into it, and with it what it had not written back. A
+ * domain has one choice, made by the first process that has one.
  */
 enum mind_on_loss {
-    /*
-     Whatever the domain has chosen; MIND_ON_LOSS_LAST_WRITTEN if nobody has.
+    /**
+     * Whatever the domain has chosen; MIND_ON_LOSS_LAST_WRITTEN if nobody has.
      */
     MIND_ON_LOSS_AS_CHOSEN = 0,
-    /*
-     What was written back last.
+    /**
+     * What was written back last.
      */
     MIND_ON_LOSS_LAST_WRITTEN = 1,
-    /*
-     SIGBUS at every access to the region, until it is unmapped.
+    /**
+     * SIGBUS at every access to the region, until it is unmapped.
      */
     MIND_ON_LOSS_FAIL = 2,
 };
 
-/*
- A process that is attached to its blade. There is one in a process.
+/**
+ * A process that is attached to its blade. There is one in a process.
  */
 struct mind;
 
@@ -107,15 +107,15 @@ struct mind;
 extern "C" {
 #endif // __cplusplus
 
-/*
- Opens memory by its name in the domain, at the same address for every process, on every blade. What is new is zeroed.
-
- `name`: a string in UTF-8, at most 255 bytes. `length`: bytes, rounded up to whole pages of 4096, if it is made; otherwise no
- more than it has, or 0. `access`: one of enum mind_access; what the domain may do with it, if it is made. `open`: one
- of enum mind_open. `whole`: where its length in bytes is to be stored, which is what mind_unmap takes; may be NULL.
-
- Returns the first address, or NULL with errno: EINVAL (an argument, or a `length` of more than it has), ENAMETOOLONG,
- ENOENT, EEXIST (as `open` says), EFBIG, ENOMEM, EIO, ENOTCONN.
+/**
+ * Opens memory by its name in the domain, at the same address for every process, on every blade. What is new is zeroed.
+ *
+ * `name`: a string in UTF-8, at most 255 bytes. `length`: bytes, rounded up to whole pages of 4096, if it is made; otherwise no
+ * more than it has, or 0. `access`: one of enum mind_access; what the domain may do with it, if it is made. `open`: one
+ * of enum mind_open. `whole`: where its length in bytes is to be stored, which is what mind_unmap takes; may be NULL.
+ *
+ * Returns the first address, or NULL with errno: EINVAL (an argument, or a `length` of more than it has), ENAMETOOLONG,
+ * ENOENT, EEXIST (as `open` says), EFBIG, ENOMEM, EIO, ENOTCONN.
  */
 void *mind_open_area(struct mind *mind,
                      const char *name,
@@ -124,110 +124,110 @@ void *mind_open_area(struct mind *mind,
                      int open,
                      size_t *whole);
 
-/*
- Takes a name away (shm_unlink). The memory stays until it is unmapped by all who opened it. `name`: as of
- mind_open_area.
-
- Returns 0, or -1 with errno: EINVAL, ENAMETOOLONG, ENOENT, EIO, ENOTCONN.
+/**
+ * Takes a name away (shm_unlink). The memory stays until it is unmapped by all who opened it. `name`: as of
+ * mind_open_area.
+ *
+ * Returns 0, or -1 with errno: EINVAL, ENAMETOOLONG, ENOENT, EIO, ENOTCONN.
  */
 int mind_unlink_area(struct mind *mind, const char *name);
 
-/*
- Attaches the calling process to the blade on whose host it runs, in the protection domain called `domain`, which is
- made if there is none. The environment variable MIND_BLADE_SOCKET holds the path of the blade's socket
- (/run/mind-blade.sock, say).
-
- `domain`: a string in UTF-8, at most 255 bytes. `on_loss`: one of enum mind_on_loss.
-
- Returns what the other functions take, or NULL with errno: EINVAL (an argument, or the domain has chosen another
- `on_loss`), ENAMETOOLONG, ENOTCONN (MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED,
- EACCES (no agent at that path that the process may talk to), EPROTO (the agent has another version), EBUSY (the
- process is attached already, or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the
- kernel is too old), EEXIST (something else is mapped where the window is to be), EIO (the controller is out of reach).
+/**
+ * Attaches the calling process to the blade on whose host it runs, in the protection domain called `domain`, which is
+ * made if there is none. The environment variable MIND_BLADE_SOCKET holds the path of the blade's socket
+ * (/run/mind-blade.sock, say).
+ *
+ * `domain`: a string in UTF-8, at most 255 bytes. `on_loss`: one of enum mind_on_loss.
+ *
+ * Returns what the other functions take, or NULL with errno: EINVAL (an argument, or the domain has chosen another
+ * `on_loss`), ENAMETOOLONG, ENOTCONN (MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED,
+ * EACCES (no agent at that path that the process may talk to), EPROTO (the agent has another version), EBUSY (the
+ * process is attached already, or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the
+ * kernel is too old), EEXIST (something else is mapped where the window is to be), EIO (the controller is out of reach).
  */
 struct mind *mind_attach(const char *domain,
                          int on_loss);
 
-/*
- Leaves the domain, as the end of the process would: what it wrote is kept, and memory that it has not unmapped stays
- the domain's. From the call on, every access to the domain's memory is a SIGBUS, in every thread, and all other calls
- fail with ENOTCONN. Returns once the blade has let the process go. A process need not detach before it ends.
-
- Returns 0, or -1 with errno: EINVAL (`mind`), ENOTCONN (the process is not attached any more), ENOMEM (the window
- cannot be given up; the process stays attached).
+/**
+ * Leaves the domain, as the end of the process would: what it wrote is kept, and memory that it has not unmapped stays
+ * the domain's. From the call on, every access to the domain's memory is a SIGBUS, in every thread, and all other calls
+ * fail with ENOTCONN. Returns once the blade has let the process go. A process need not detach before it ends.
+ *
+ * Returns 0, or -1 with errno: EINVAL (`mind`), ENOTCONN (the process is not attached any more), ENOMEM (the window
+ * cannot be given up; the process stays attached).
  */
 int mind_detach(struct mind *mind);
 
-/*
- The number of the blade on whose host the process runs, from 0; -1 with errno EINVAL for a bad `mind`.
+/**
+ * The number of the blade on whose host the process runs, from 0; -1 with errno EINVAL for a bad `mind`.
  */
 int mind_blade(const struct mind *mind);
 
-/*
- The number of the protection domain; 0 with errno EINVAL for a bad `mind`.
+/**
+ * The number of the protection domain; 0 with errno EINVAL for a bad `mind`.
  */
 uint32_t mind_domain(const struct mind *mind);
 
-/*
- Says in English what was wrong with the calling thread's last call that failed: the object, what was tried, what to
- do about it. "" when none has failed. Never NULL. The text is valid until the thread's next call that fails, or its
- end.
+/**
+ * Says in English what was wrong with the calling thread's last call that failed: the object, what was tried, what to
+ * do about it. "" when none has failed. Never NULL. The text is valid until the thread's next call that fails, or its
+ * end.
  */
 const char *mind_error(void);
 
-/*
- Allocates zeroed memory, as mmap does. Every process of the domain can use it, on every blade, at the same address.
-
- `length`: bytes, rounded up to whole pages of 4096. `access`: one of enum mind_access; what the domain may do with it.
-
- Returns the first address, or NULL with errno: EINVAL (an argument, or no length), EFBIG (more than a memory blade
- can have), ENOMEM (more than there is), EIO, ENOTCONN.
+/**
+ * Allocates zeroed memory, as mmap does. Every process of the domain can use it, on every blade, at the same address.
+ *
+ * `length`: bytes, rounded up to whole pages of 4096. `access`: one of enum mind_access; what the domain may do with it.
+ *
+ * Returns the first address, or NULL with errno: EINVAL (an argument, or no length), EFBIG (more than a memory blade
+ * can have), ENOMEM (more than there is), EIO, ENOTCONN.
  */
 void *mind_map(struct mind *mind,
                size_t length,
                int access);
 
-/*
- Frees memory that mind_map or mind_open_area returned, whole, for every process of the domain. An area is freed when
- it has been unmapped as often as it was opened, and its name was taken away.
-
- `address`, `length`: as they were returned and asked for.
-
- Returns 0, or -1 with errno: EINVAL (that is no such memory), EIO, ENOTCONN.
+/**
+ * Frees memory that mind_map or mind_open_area returned, whole, for every process of the domain. An area is freed when
+ * it has been unmapped as often as it was opened, and its name was taken away.
+ *
+ * `address`, `length`: as they were returned and asked for.
+ *
+ * Returns 0, or -1 with errno: EINVAL (that is no such memory), EIO, ENOTCONN.
  */
 int mind_unmap(struct mind *mind,
                void *address,
                size_t length);
 
-/*
- Changes what the domain may do with whole pages of its memory. Returns when it is so on every blade.
-
- `address`: that of a page. `length`: bytes, rounded up to whole pages. `access`: one of enum mind_access.
-
- Returns 0, or -1 with errno: EINVAL (an argument, or not the address of a page), ENOMEM (something of the range is
- not the domain's), EIO, ENOTCONN.
+/**
+ * Changes what the domain may do with whole pages of its memory. Returns when it is so on every blade.
+ *
+ * `address`: that of a page. `length`: bytes, rounded up to whole pages. `access`: one of enum mind_access.
+ *
+ * Returns 0, or -1 with errno: EINVAL (an argument, or not the address of a page), ENOMEM (something of the range is
+ * not the domain's), EIO, ENOTCONN.
  */
 int mind_protect(struct mind *mind,
                  void *address,
                  size_t length,
                  int access);
 
-/*
- Waits until memory has what the domain's programs on this blade wrote to a range before (msync with MS_SYNC). From
- then on it outlives the blade.
-
- `length`: bytes.
-
- Returns 0, or -1 with errno: EINVAL (an argument, or the range is not in the window), EIO (something could not be
- written back, and is lost), ENOTCONN.
+/**
+ * Waits until memory has what the domain's programs on this blade wrote to a range before (msync with MS_SYNC). From
+ * then on it outlives the blade.
+ *
+ * `length`: bytes.
+ *
+ * Returns 0, or -1 with errno: EINVAL (an argument, or the range is not in the window), EIO (something could not be
+ * written back, and is lost), ENOTCONN.
  */
 int mind_sync(struct mind *mind,
               const void *address,
               size_t length);
 
-/*
- The version of the library that the program runs with, "MAJOR.MINOR.PATCH"; MIND_VERSION is that of the header that
- it was compiled with. They have the same MAJOR.MINOR, which is part of the library's name (libmind.so.MAJOR.MINOR).
+/**
+ * The version of the library that the program runs with, "MAJOR.MINOR.PATCH"; MIND_VERSION is that of the header that
+ * it was compiled with. They have the same MAJOR.MINOR, which is part of the library's name (libmind.so.MAJOR.MINOR).
  */
 const char *mind_version(void);
 
