@@ -151,6 +151,33 @@ fn libc_sigbus() -> i32 {
 }
 
 #[test]
+fn the_example_says_what_is_wrong() -> Result<()> {
+    let cc = Cc::new()?;
+    let example = cc.compile("examples/counter.c")?;
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&example)
+            .args(arguments)
+            .env_remove(SOCKET)
+            .output()?;
+        anyhow::Ok((
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
+    };
+    for wrong in [&["2"][..], &["0", "1"], &["2", "-1"], &["2", "many"]] {
+        let usage = "usage: counter PROCESSES TIMES\n".to_owned();
+        assert_eq!(run(wrong)?, (Some(2), usage), "{wrong:?}");
+    }
+    let (code, text) = run(&["2", "1"])?;
+    assert_eq!(code, Some(1));
+    ensure!(
+        text.starts_with("counter: cannot attach: MIND_BLADE_SOCKET is not set"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
 fn the_library_has_the_functions_of_the_header_and_no_others() -> Result<()> {
     let cc = Cc::new()?;
     let output = Command::new("nm")
