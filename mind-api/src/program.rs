@@ -11,6 +11,7 @@
 //!    | Call { .. } ------------------->  |
 //!    | <---------------- Answer { .. }   |
 //!    | <------ Denied, Unreachable, ..   |  at any time
+//!    | Detach ---------------------->    |  closes the connection
 //! ```
 //!
 //! Who the program is, the agent learns from the socket (`SO_PEERCRED`). The end of the socket
@@ -72,6 +73,10 @@ pub enum ToBlade {
         /// What it wants.
         call: Call,
     },
+    /// Last, if the process goes on without the window: nothing of the window is mapped in it any
+    /// more. Answered by the end of the connection. Without this, a process is a member until it
+    /// ends.
+    Detach,
 }
 
 /// What a program asks of the system.

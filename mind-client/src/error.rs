@@ -26,6 +26,15 @@ pub enum Error {
     /// The agent is gone, or speaks otherwise.
     #[error("the blade's agent is gone: {0}")]
     Lost(String),
+    /// A child of the process that attached calls.
+    #[error(
+        "this process is a child of process {parent}, which attached; it is not attached itself, \
+         and may be"
+    )]
+    Forked {
+        /// The one that attached.
+        parent: u32,
+    },
     /// The window can't be used.
     #[error(transparent)]
     Window(#[from] mind_userfault::Error),
@@ -40,7 +49,8 @@ impl Error {
         const ENOTCONN: i32 = 107;
         const ENOMEM: i32 = 12;
         match self {
-            Self::NoBlade | Self::Connect { .. } | Self::Lost(_) => ENOTCONN,
+            Self::NoBlade | Self::Lost(_) | Self::Forked { .. } => ENOTCONN,
+            Self::Connect { source, .. } => source.raw_os_error().unwrap_or(ENOTCONN),
             Self::Window(error) => error.errno().map_or(ENOMEM, |errno| errno.raw_os_error()),
             Self::Refused(failure) => failure.errno.number(),
         }

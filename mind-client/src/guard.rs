@@ -52,8 +52,50 @@ impl Calls {
     }
 }
 
+/// The window, until it is given up as a whole.
+#[derive(Debug)]
+pub(crate) struct Held {
+    window: Window,
+    given_up: Mutex<bool>,
+}
+
+impl Held {
+    pub(crate) fn new(window: Window) -> Self {
+        Self {
+            window,
+            given_up: Mutex::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        // A flag is whole whatever its holder was doing.
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something to it, unless it is given up.
+    fn change(
+        &self,
+        act: impl FnOnce(&Window) -> Result<(), mind_userfault::Error>,
+    ) -> Result<(), mind_userfault::Error> {
+        match *self.lock() {
+            true => Ok(()),
+            false => act(&self.window),
+        }
+    }
+
+    /// Gives it up for good: every access is a SIGBUS.
+    pub(crate) fn give_up(&self) -> Result<(), mind_userfault::Error> {
+        let mut given_up = self.lock();
+        if !*given_up {
+            self.window.give_up_all()?;
+            *given_up = true;
+        }
+        Ok(())
+    }
+}
+
 /// Listens until the agent is gone.
-pub(crate) fn run(packets: &Packets, window: &Window, calls: &Calls) {
+pub(crate) fn run(packets: &Packets, held: &Held, calls: &Calls) {
     let mut altered = BTreeSet::new();
     loop {
         let message = match packets.receive::<FromBlade>() {
@@ -71,13 +113,15 @@ pub(crate) fn run(packets: &Packets, window: &Window, calls: &Calls) {
             }
             FromBlade::Denied { page, readable } => {
                 altered.insert(page);
-                window.deny(Va(page), readable)
+                held.change(|window| window.deny(Va(page), readable))
             }
             FromBlade::Unreachable { page } => {
                 altered.insert(page);
-                window.give_up(page..page + PAGE_SIZE as u64)
+                held.change(|window| window.give_up(page..page + PAGE_SIZE as u64))
             }
-            FromBlade::Changed { range } => restore(window, &mut altered, range),
+            FromBlade::Changed { range } => {
+                held.change(|window| restore(window, &mut altered, range))
+            }
             FromBlade::Memory { .. }
             | FromBlade::Attached
             | FromBlade::Refused(_)
@@ -91,7 +135,7 @@ pub(crate) fn run(packets: &Packets, window: &Window, calls: &Calls) {
     }
     // Nobody resolves faults any more. Whatever is mapped now may be old tomorrow, and what is not
     // would read as zeros once the last descriptor is closed.
-    if let Err(error) = window.give_up_all() {
+    if let Err(error) = held.give_up() {
         tracing::error!(%error, "the window cannot be given up");
         std::process::abort();
     }

@@ -16,6 +16,8 @@
 //! atomic instructions included, pointers valid on every blade. What it may not: be used by a
 //! child after `fork`, or be pinned for direct I/O (see the README).
 //!
+//! No handler of signals is installed, and none of the program's runs on the thread that works for it here.
+//!
 //! What goes wrong with an access is a signal, as with any memory: SIGSEGV where the domain has no
 //! permission, SIGBUS where the memory can't be reached any more.
 
@@ -23,6 +25,7 @@ mod error;
 mod guard;
 mod memory;
 mod process;
+mod thread;
 
 pub use error::Error;
 pub use memory::Memory;

@@ -9,6 +9,12 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// The memory at an address that a call returned before. Calls fail where there is no such
+    /// memory.
+    pub const fn at(va: u64, length: u64) -> Self {
+        Self { va, length }
+    }
+
     /// The first address: the same on every blade.
     pub const fn va(self) -> u64 {
         self.va

@@ -3,7 +3,11 @@
 use std::{
     os::fd::AsFd as _,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
 };
 
 use mind_api::{
@@ -14,18 +18,24 @@ use mind_userfault::{Backing, Window};
 
 use crate::{
     Error, Memory,
-    guard::{self, Calls},
+    guard::{self, Calls, Held},
+    thread,
 };
 
 /// The environment variable that holds the path of the agent's socket.
 pub const SOCKET_VARIABLE: &str = "MIND_BLADE_SOCKET";
 
 /// The calling process in its protection domain. There can be one in a process, and it lasts as
-/// long as the process does.
+/// long as the process does, or until [`detach`](Self::detach). It is not a forked child's, to whom
+/// every call fails; the child may attach on its own.
 #[derive(Debug)]
 pub struct Process {
     packets: Packets,
     calls: Calls,
+    held: Arc<Held>,
+    guard: Mutex<Option<JoinHandle<()>>>,
+    /// The process that attached.
+    pid: u32,
     next: AtomicU64,
     domain: u32,
     blade: u8,
@@ -83,15 +93,18 @@ impl Process {
             other => return Err(unexpected(other.map(|(message, _)| message))),
         }
         let calls = Calls::new();
-        let listening = packets.try_clone().map_err(lost)?;
-        let answering = calls.clone();
-        std::thread::Builder::new()
-            .name("mind-guard".into())
-            .spawn(move || guard::run(&listening, &window, &answering))
-            .map_err(lost)?;
+        let held = Arc::new(Held::new(window));
+        let guard = {
+            let packets = packets.try_clone().map_err(lost)?;
+            let (held, calls) = (Arc::clone(&held), calls.clone());
+            thread::start("mind-guard", move || guard::run(&packets, &held, &calls))
+        };
         Ok(Self {
             packets,
             calls,
+            held,
+            guard: Mutex::new(Some(guard.map_err(lost)?)),
+            pid: std::process::id(),
             next: AtomicU64::new(0),
             domain,
             blade,
@@ -182,7 +195,41 @@ impl Process {
         self.call(Call::UnlinkArea { name }).map(|_| ())
     }
 
+    /// Leaves the domain, as the end of the process would: what it wrote is the blade's to keep,
+    /// and memory that it has not unmapped stays the domain's. From the call on every access to
+    /// the window is a SIGBUS, and every other call fails. Returns when the blade has let it go.
+    /// The process cannot attach again, since pointers into the window may be left.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] when it is not attached any more; [`Error::Window`] when the window cannot
+    /// be given up, and the process stays.
+    pub fn detach(&self) -> Result<(), Error> {
+        self.check_process()?;
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if guard.is_none() {
+            return Err(Error::Lost("the process has detached".into()));
+        }
+        self.held.give_up()?;
+        let told = self.packets.send(&ToBlade::Detach, None).map_err(lost);
+        // It ends with the connection, which the agent closes, or has closed.
+        if let Some(guard) = guard.take() {
+            let _ = guard.join();
+        }
+        told
+    }
+
+    /// Fails in a child of the process that attached: the window and the guard are not its own,
+    /// and what it sent would be taken for the parent's.
+    fn check_process(&self) -> Result<(), Error> {
+        match self.pid == std::process::id() {
+            true => Ok(()),
+            false => Err(Error::Forked { parent: self.pid }),
+        }
+    }
+
     fn call(&self, call: Call) -> Result<Option<Mapping>, Error> {
+        self.check_process()?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let answer = self.calls.begin(id).ok_or_else(gone)?;
         self.packets

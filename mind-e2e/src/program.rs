@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     os::unix::process::ExitStatusExt as _,
+    path::Path,
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError},
     time::Instant,
@@ -46,7 +47,18 @@ impl Program {
     ///
     /// When it cannot be started.
     pub fn run(bed: &Bed, blade: &str, name: &str, arguments: &str) -> Result<Self> {
-        let mut command = Command::new(bed::need(&bed::programs()?, name)?);
+        let program = bed::need(&bed::programs()?, name)?;
+        Self::execute(bed, blade, &program, arguments)
+    }
+
+    /// Starts the program in the file `program` on a blade.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn execute(bed: &Bed, blade: &str, program: &Path, arguments: &str) -> Result<Self> {
+        let name = program.file_name().unwrap_or_default().display();
+        let mut command = Command::new(program);
         command
             .args(arguments.split_whitespace())
             .stdin(Stdio::piped())

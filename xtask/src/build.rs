@@ -16,13 +16,22 @@ pub(crate) struct Args {
 
 /// Runs `cargo xtask build`.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    build(args.release)
+}
+
+/// Builds everything, optimized.
+pub(crate) fn release() -> Result<()> {
+    build(true)
+}
+
+fn build(release: bool) -> Result<()> {
     let tools = setup::ensure()?;
     let object = object::build(&tools)?;
     process::step(format_args!("the eBPF object is {}", object.display()));
 
     let mut cargo = object::host_cargo();
     cargo.args(["build", "--workspace", "--exclude", "mind-ebpf"]);
-    if args.release {
+    if release {
         cargo.arg("--release");
     }
     process::run(&mut cargo)

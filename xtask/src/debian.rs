@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Llvm,
     /// C and C++ compiler and linker.
     CCompiler,
+    /// `pkg-config`, with which a test compiles a program in C as its user would.
+    PkgConfig,
     /// `ip`, for the tests' network namespaces.
     Iproute2,
     /// `ethtool`, for the veth devices' offloads.
@@ -40,6 +42,7 @@ impl Need {
             Self::BpfToolchain => &["rustc-web", "cargo-web", "rust-web-src"],
             Self::Llvm => &["llvm-22-dev", "libpolly-22-dev"],
             Self::CCompiler => &["build-essential"],
+            Self::PkgConfig => &["pkgconf"],
             Self::Iproute2 => &["iproute2"],
             Self::Ethtool => &["ethtool"],
             Self::Qemu => &["qemu-system-x86"],
@@ -56,6 +59,7 @@ impl Need {
             Self::BpfToolchain => "a Rust toolchain with rust-src for the BPF target",
             Self::Llvm => "LLVM 22 with headers and Polly, to build bpf-linker",
             Self::CCompiler => "a C and C++ compiler (cc, c++)",
+            Self::PkgConfig => "the program pkg-config",
             Self::Iproute2 => "the program ip (iproute2)",
             Self::Ethtool => "the program ethtool",
             Self::Qemu => "QEMU (qemu-system-x86_64)",

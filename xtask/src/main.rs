@@ -7,6 +7,7 @@ mod build;
 mod companions;
 mod debian;
 mod demo;
+mod install;
 mod launch;
 mod lint;
 mod load;
@@ -40,6 +41,8 @@ enum Command {
     Setup,
     /// Build the eBPF object and the host crates.
     Build(build::Args),
+    /// Build everything, optimized, and install programs, the library for C, manual pages and completions.
+    Install(install::Args),
     /// Check the formatting and run clippy; any warning fails.
     Lint,
     /// Build everything, optimized, and run PageRank over one graph in shared memory on a testbed; shows what it cost.
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup => setup::run(),
         Command::Build(args) => build::run(&args),
+        Command::Install(args) => install::run(&args),
         Command::Lint => lint::run(),
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),

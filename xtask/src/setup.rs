@@ -91,6 +91,7 @@ fn is_there(need: Need) -> bool {
         Need::BpfToolchain => toolchain::choose(&toolchain::find()).is_some(),
         Need::Llvm => bpf_linker::has_llvm(&bpf_linker::llvm_prefix()),
         Need::CCompiler => program("cc") && program("c++"),
+        Need::PkgConfig => program("pkg-config"),
         Need::Iproute2 => program("ip"),
         Need::Ethtool => program("ethtool"),
         Need::Qemu => program("qemu-system-x86_64"),
@@ -107,6 +108,7 @@ struct Machine {
     has_linker: bool,
     has_llvm: bool,
     has_c_compiler: bool,
+    has_pkg_config: bool,
     has_ip: bool,
     has_ethtool: bool,
 }
@@ -118,6 +120,7 @@ impl Machine {
             has_linker: bpf_linker::is_installed(),
             has_llvm: bpf_linker::has_llvm(&bpf_linker::llvm_prefix()),
             has_c_compiler: is_there(Need::CCompiler),
+            has_pkg_config: is_there(Need::PkgConfig),
             has_ip: is_there(Need::Iproute2),
             has_ethtool: is_there(Need::Ethtool),
         }
@@ -133,6 +136,7 @@ impl Machine {
             // The linker once built needs no more than LLVM's shared library, and that it runs shows this is there.
             (self.has_linker || self.has_llvm, Need::Llvm),
             (self.has_c_compiler, Need::CCompiler),
+            (self.has_pkg_config, Need::PkgConfig),
             (self.has_ip, Need::Iproute2),
             (self.has_ethtool, Need::Ethtool),
         ];
@@ -269,6 +273,7 @@ mod tests {
             has_linker: true,
             has_llvm: true,
             has_c_compiler: true,
+            has_pkg_config: true,
             has_ip: true,
             has_ethtool: true,
         }
@@ -286,6 +291,7 @@ mod tests {
             has_linker: false,
             has_llvm: false,
             has_c_compiler: false,
+            has_pkg_config: false,
             has_ip: false,
             has_ethtool: false,
         };
@@ -295,6 +301,7 @@ mod tests {
                 Need::BpfToolchain,
                 Need::Llvm,
                 Need::CCompiler,
+                Need::PkgConfig,
                 Need::Iproute2,
                 Need::Ethtool
             ]

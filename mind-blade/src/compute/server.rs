@@ -185,11 +185,13 @@ impl Server {
             }
         };
         lock(&self.processes).insert((number, pid));
-        let result = self.serve_member(packets, DomainId(number));
-        // The end of the connection is not yet the end of the process.
-        wait_for(&process);
+        let result = self.serve_member(packets, &process, DomainId(number));
+        if !matches!(result, Ok(Left::Detached)) {
+            // The end of the connection is not yet the end of the process.
+            wait_for(&process);
+        }
         self.depart(packets, number, pid);
-        result
+        result.map(|_| ())
     }
 
     fn depart(&self, packets: &Arc<Packets>, domain: u32, pid: i32) {
@@ -218,7 +220,12 @@ impl Server {
     }
 
     /// Lets a process of `domain` in, and answers its calls until it is gone.
-    fn serve_member(&self, packets: &Arc<Packets>, domain: DomainId) -> Result<()> {
+    fn serve_member(
+        &self,
+        packets: &Arc<Packets>,
+        process: &OwnedFd,
+        domain: DomainId,
+    ) -> Result<Left> {
         let memory = self.memory(domain)?;
         let message = FromBlade::Memory {
             domain: domain.0,
@@ -246,14 +253,17 @@ impl Server {
             .context("cannot start a thread for a program")?;
         packets.send(&FromBlade::Attached, None)?;
 
-        while let Some((message, _)) = packets.receive::<ToBlade>()? {
-            let ToBlade::Call { id, call } = message else {
-                bail!("a program attaches twice");
-            };
-            let result = self.call(domain, call);
-            packets.send(&FromBlade::Answer { id, result }, None)?;
+        loop {
+            match next(packets, process)? {
+                Some(ToBlade::Call { id, call }) => {
+                    let result = self.call(domain, call);
+                    packets.send(&FromBlade::Answer { id, result }, None)?;
+                }
+                Some(ToBlade::Detach) => return Ok(Left::Detached),
+                Some(_) => bail!("a program attaches twice"),
+                None => return Ok(Left::Gone),
+            }
         }
-        Ok(())
     }
 
     fn call(&self, domain: DomainId, call: Call) -> Result<Option<Mapping>, Failure> {
@@ -373,6 +383,36 @@ fn tell(packets: &Packets, notices: &mpsc::Receiver<Notice>) {
         };
         if packets.send(&message, None).is_err() {
             return;
+        }
+    }
+}
+
+/// How a program left.
+enum Left {
+    /// It is gone, or its connection is.
+    Gone,
+    /// Its process goes on, without the window.
+    Detached,
+}
+
+/// Waits for a program's next message; `None` when it is gone. The end of its connection alone would
+/// not tell: a child that it forked may have that, too, and go on.
+fn next(packets: &Packets, process: &OwnedFd) -> Result<Option<ToBlade>> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        let mut events = [
+            PollFd::new(packets, PollFlags::IN),
+            PollFd::new(process, PollFlags::IN),
+        ];
+        match poll(&mut events, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno).context("cannot wait for a program"),
+            // What it said before it ended comes first.
+            Ok(_) if !events[0].revents().is_empty() => {
+                let message = packets.receive::<ToBlade>()?;
+                return Ok(message.map(|(message, _)| message));
+            }
+            Ok(_) => return Ok(None),
         }
     }
 }

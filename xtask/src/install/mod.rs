@@ -1,0 +1,110 @@
+//! `cargo xtask install`: puts programs, the library for C and what belongs to them where a distribution would.
+//!
+//! * [`tree`]: folders and files under a prefix,
+//! * [`library`]: the library, its header, what pkg-config says of it.
+
+mod library;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::build;
+use crate::process;
+use crate::workspace;
+use tree::Tree;
+
+/// The programs. Each prints its own manual pages and completions.
+const PROGRAMS: [&str; 3] = ["mind-blade", "mind-ctl", "netns-setup"];
+
+/// Shells, each with where the completions for a program go.
+const SHELLS: [(&str, fn(&str) -> String); 3] = [
+    ("bash", |program| {
+        format!("share/bash-completion/completions/{program}")
+    }),
+    ("fish", |program| {
+        format!("share/fish/vendor_completions.d/{program}.fish")
+    }),
+    ("zsh", |program| {
+        format!("share/zsh/site-functions/_{program}")
+    }),
+];
+
+/// What one reads, from the checkout.
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "docs/guarantees.md",
+    "mind-c/examples/counter.c",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+];
+
+/// What `cargo xtask install` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder in which everything is used: `bin`, `lib`, `include` and `share` are in it.
+    #[arg(long, value_name = "FOLDER", default_value = "/usr/local")]
+    prefix: PathBuf,
+    /// Where the library goes, in the prefix: `lib/x86_64-linux-gnu`, say.
+    #[arg(long, value_name = "FOLDER", default_value = "lib")]
+    libdir: PathBuf,
+    /// For makers of packages: write to this folder, as if it were the root.
+    #[arg(long, value_name = "FOLDER")]
+    destdir: Option<PathBuf>,
+    /// Build nothing; take what is built in this folder, such as `target/release`.
+    #[arg(long, value_name = "FOLDER")]
+    built: Option<PathBuf>,
+}
+
+/// Runs `cargo xtask install`.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let tree = Tree::new(&args.prefix, &args.libdir, args.destdir.as_deref())?;
+    let built = match &args.built {
+        Some(folder) => folder.clone(),
+        None => {
+            build::release()?;
+            workspace::target().join("release")
+        }
+    };
+    for name in PROGRAMS {
+        program(&tree, &built, name)?;
+    }
+    library::install(&tree, &built)?;
+    for document in DOCUMENTS {
+        let file = Path::new(document)
+            .file_name()
+            .context("a document without a name")?;
+        let folder = Path::new("share/doc/mind");
+        tree.copy(&workspace::root().join(document), folder.join(file), 0o644)?;
+    }
+    process::step(format_args!("installed in {}", tree.shown()));
+    Ok(())
+}
+
+/// A program, its manual pages and its completions.
+fn program(tree: &Tree, built: &Path, name: &str) -> Result<()> {
+    let file = need(built, name)?;
+    tree.copy(&file, Path::new("bin").join(name), 0o755)?;
+    let pages = tree.folder("share/man/man1")?;
+    process::output(Command::new(&file).arg("man").arg(pages))?;
+    for (shell, place) in SHELLS {
+        let text = process::output(Command::new(&file).args(["completions", shell]))?;
+        tree.write(text.as_bytes(), place(name), 0o644)?;
+    }
+    Ok(())
+}
+
+/// The file called `name` among what was built.
+fn need(built: &Path, name: &str) -> Result<PathBuf> {
+    let file = built.join(name);
+    ensure!(
+        file.is_file(),
+        "{name} is not in {}: build it with `cargo xtask build`, with `--release` for an optimized one",
+        built.display()
+    );
+    // Without a slash it would be looked for on the path.
+    std::path::absolute(&file).with_context(|| format!("cannot tell where {} is", file.display()))
+}
