@@ -19,17 +19,11 @@ use tree::Tree;
 /// The programs. Each prints its own manual pages and completions.
 const PROGRAMS: [&str; 3] = ["mind-blade", "mind-ctl", "netns-setup"];
 
-/// Shells, each with where the completions for a program go.
-const SHELLS: [(&str, fn(&str) -> String); 3] = [
-    ("bash", |program| {
-        format!("share/bash-completion/completions/{program}")
-    }),
-    ("fish", |program| {
-        format!("share/fish/vendor_completions.d/{program}.fish")
-    }),
-    ("zsh", |program| {
-        format!("share/zsh/site-functions/_{program}")
-    }),
+/// Shells, each with where the completions for a program go: a folder, and what comes before and after its name.
+const SHELLS: [(&str, &str, [&str; 2]); 3] = [
+    ("bash", "share/bash-completion/completions", ["", ""]),
+    ("fish", "share/fish/vendor_completions.d", ["", ".fish"]),
+    ("zsh", "share/zsh/site-functions", ["_", ""]),
 ];
 
 /// What one reads, from the checkout.
@@ -90,9 +84,10 @@ fn program(tree: &Tree, built: &Path, name: &str) -> Result<()> {
     tree.copy(&file, Path::new("bin").join(name), 0o755)?;
     let pages = tree.folder("share/man/man1")?;
     process::output(Command::new(&file).arg("man").arg(pages))?;
-    for (shell, place) in SHELLS {
+    for (shell, folder, [before, after]) in SHELLS {
         let text = process::output(Command::new(&file).args(["completions", shell]))?;
-        tree.write(text.as_bytes(), place(name), 0o644)?;
+        let place = format!("{folder}/{before}{name}{after}");
+        tree.write(text.as_bytes(), place, 0o644)?;
     }
     Ok(())
 }
