@@ -1,18 +1,22 @@
-//! Programs of others that tests look at the system with, and that are unpacked, not installed: Debian's packages of
-//! them would start daemons on the machine.
+//! Programs of others that tests look at the system with. What starts no daemon is installed as everything else is;
+//! the rest is unpacked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::debian;
+use crate::debian::{self, Need};
 use crate::process;
 use crate::setup;
 use crate::workspace;
 
-/// Debian's packages, each with the programs that tests take from it.
+/// What is installed: it needs many libraries, and starts nothing.
+const INSTALLED: &[Need] = &[Need::Tshark, Need::Scapy];
+
+/// Debian's packages that are unpacked, as they would start daemons on the machine; each with the programs that tests
+/// take from it.
 const PACKAGES: &[(&str, &[&str])] = &[("prometheus", &["prometheus", "promtool"])];
 
 /// The variable that tells tests the folder of the programs.
@@ -20,6 +24,7 @@ pub(crate) const VARIABLE: &str = "MIND_COMPANIONS";
 
 /// Makes sure that all are there: unpacked, or on the machine. The folder of the unpacked ones.
 pub(crate) fn ensure() -> Result<PathBuf> {
+    setup::ensure_packages(INSTALLED)?;
     let root = workspace::target().join("companions");
     let programs = root.join("usr/bin");
     if missing(&programs).is_empty() {
@@ -36,6 +41,17 @@ pub(crate) fn ensure() -> Result<PathBuf> {
         );
     }
     Ok(programs)
+}
+
+/// Whether Debian's Python, which the tests run, knows Scapy; another Python on the path may not.
+pub(crate) fn has_scapy() -> bool {
+    // Looks for the module without loading it.
+    let script = "import importlib.util as u, sys; sys.exit(u.find_spec('scapy') is None)";
+    let status = Command::new("/usr/bin/python3")
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// The packages of which a program is neither in `folder` nor on the path.

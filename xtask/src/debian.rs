@@ -33,6 +33,10 @@ pub(crate) enum Need {
     Cpio,
     /// `xz`, to unpack their modules.
     Xz,
+    /// `tshark`, with which tests capture and read packets.
+    Tshark,
+    /// Scapy in Debian's Python, which reads them, too.
+    Scapy,
 }
 
 impl Need {
@@ -50,6 +54,8 @@ impl Need {
             Self::Kmod => &["kmod"],
             Self::Cpio => &["cpio"],
             Self::Xz => &["xz-utils"],
+            Self::Tshark => &["tshark"],
+            Self::Scapy => &["python3-scapy"],
         }
     }
 
@@ -67,6 +73,8 @@ impl Need {
             Self::Kmod => "the programs depmod and modprobe (kmod)",
             Self::Cpio => "the program cpio",
             Self::Xz => "the program xz",
+            Self::Tshark => "the program tshark (Wireshark), with dumpcap",
+            Self::Scapy => "the Python module scapy for /usr/bin/python3",
         }
     }
 }

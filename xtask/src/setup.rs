@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use crate::bpf_linker;
+use crate::companions;
 use crate::debian::{self, Need};
 use crate::process;
 use crate::toolchain::{self, Toolchain};
@@ -99,6 +100,8 @@ fn is_there(need: Need) -> bool {
         Need::Kmod => program("depmod") && program("modprobe"),
         Need::Cpio => program("cpio"),
         Need::Xz => program("xz"),
+        Need::Tshark => program("tshark") && program("dumpcap"),
+        Need::Scapy => companions::has_scapy(),
     }
 }
 
