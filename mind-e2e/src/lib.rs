@@ -7,17 +7,21 @@
 //! * [`load`]: programs on several blades that count,
 //! * [`area`]: shared memory as such programs see it,
 //! * [`companion`]: programs of others that look at the system,
+//! * [`capture`]: packets into a file, off a blade's wire or made here,
+//! * [`reader`]: who reads such a file,
 //! * [`suite`]: tests that share a testbed, one after the other.
 //!
 //! The daemons are those of the same build (`cargo xtask build`).
 
 pub mod area;
 pub mod bed;
+pub mod capture;
 pub mod companion;
 pub mod domain;
 pub mod load;
 pub mod operator;
 pub mod program;
+pub mod reader;
 pub mod suite;
 
 pub use bed::Bed;
