@@ -12,6 +12,7 @@
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
 //! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
 //! * [`table`]: keys and values of the BPF maps,
+//! * [`trace`]: what the switch says of each packet to those who ask,
 //! * [`verdict`]: what can become of a packet,
 //! * `mutant`: bugs to be found (feature `mutants`, of no program that runs),
 //! * [`rewrite`], [`checksum`]: what is written over a packet's headers.
@@ -39,5 +40,6 @@ pub mod mutant;
 pub mod rewrite;
 pub mod serial;
 pub mod table;
+pub mod trace;
 pub mod verdict;
 pub mod wire;

@@ -1,0 +1,292 @@
+//! What the switch's program says of each packet while somebody traces: the record, whether a packet is asked for, and
+//! how a directory word reads.
+
+use core::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{
+    addr::Va,
+    directory::{State, Was, Word},
+    id::{BladeId, BladeSet, Connection},
+    verdict::Verdict,
+    wire::Opcode,
+};
+
+/// Bit of [`Record::known`]: the frame has a BTH; opcode, qp and psn are what it said when it came.
+pub const KNOWS_BTH: u32 = 1 << 0;
+/// Bit of [`Record::known`]: it names an address, which `va` is.
+pub const KNOWS_VA: u32 = 1 << 1;
+/// Bit of [`Record::known`]: it met the directory, where `before` stood.
+pub const KNOWS_WORD: u32 = 1 << 2;
+
+/// What became of one packet.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Record {
+    /// When it came, in nanoseconds of the monotonic clock.
+    pub when: u64,
+    /// The address it names, as it came.
+    pub va: u64,
+    /// The directory word that it met.
+    pub before: u64,
+    /// The word that it left; the same where it changed nothing.
+    pub after: u64,
+    /// The interface it came in at.
+    pub ifindex: u32,
+    /// Its destination queue pair.
+    pub qp: u32,
+    /// Its packet sequence number.
+    pub psn: u32,
+    /// Its opcode.
+    pub opcode: u32,
+    /// The verdict's number.
+    pub verdict: u32,
+    /// `KNOWS_BTH` and the other bits: which fields say something.
+    pub known: u32,
+}
+
+/// Which packets somebody wants records of. All zeros: of none.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Tracing {
+    /// The first address.
+    pub first: u64,
+    /// The last address.
+    pub last: u64,
+    /// 1 while there is somebody.
+    pub on: u32,
+    /// [`EVERY_BLADE`], or the number of a compute blade.
+    pub blade: u32,
+}
+
+/// [`Tracing::blade`] where all are asked for.
+pub const EVERY_BLADE: u32 = u32::MAX;
+
+impl Tracing {
+    /// Every packet.
+    pub const EVERYTHING: Self = Self {
+        first: 0,
+        last: u64::MAX,
+        on: 1,
+        blade: EVERY_BLADE,
+    };
+
+    /// Whether a packet's record is asked for. With a range of addresses, it is if the packet names one of them;
+    /// with a blade, if it is of that blade's connection, so also what memory answers it.
+    #[inline(always)]
+    pub const fn wants(&self, record: &Record) -> bool {
+        let any_va = self.first == 0 && self.last == u64::MAX;
+        let names_one =
+            record.known & KNOWS_VA != 0 && record.va >= self.first && record.va <= self.last;
+        let is_its =
+            record.known & KNOWS_BTH != 0 && record.qp & BLADE_OF_QP == self.blade & BLADE_OF_QP;
+        self.on != 0 && (any_va || names_one) && (self.blade == EVERY_BLADE || is_its)
+    }
+}
+
+/// The bits of a queue pair's number that name the blade: see [`Connection::to_qp`].
+const BLADE_OF_QP: u32 = 0xff;
+
+impl Record {
+    /// The opcode; `None` if the frame has no BTH, or one that is none of ours.
+    pub fn opcode(&self) -> Option<Opcode> {
+        let number = u8::try_from(self.opcode).ok()?;
+        Opcode::from_u8(number).filter(|_| self.known & KNOWS_BTH != 0)
+    }
+
+    /// The compute blade whose connection it says.
+    pub fn blade(&self) -> Option<BladeId> {
+        let connection = Connection::from_qp(self.qp)?;
+        (self.known & KNOWS_BTH != 0).then_some(connection.blade)
+    }
+
+    /// The address.
+    pub fn va(&self) -> Option<Va> {
+        (self.known & KNOWS_VA != 0).then_some(Va(self.va))
+    }
+
+    /// The directory word before and after.
+    pub fn words(&self) -> Option<(Word, Word)> {
+        let words = (Word::from_raw(self.before), Word::from_raw(self.after));
+        (self.known & KNOWS_WORD != 0).then_some(words)
+    }
+
+    /// The verdict; `None` if it is of another version's program.
+    pub fn verdict(&self) -> Option<Verdict> {
+        Verdict::from_number(self.verdict as usize)
+    }
+}
+
+/// A directory word as it reads in a line: `S{c0,c1}`, `SM{c1} for c0` while c0 waits for c1, `H{c0} was M`.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown(pub Word);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.0;
+        f.write_str(match word.state() {
+            State::Free => "-",
+            State::Invalid => "I",
+            State::Shared => "S",
+            State::Modified => "M",
+            State::SharedToModified => "SM",
+            State::ModifiedToShared => "MS",
+            State::ModifiedToModified => "MM",
+            State::Held => "H",
+        })?;
+        if word.blades() != BladeSet::EMPTY {
+            f.write_str("{")?;
+            for (place, blade) in word.blades().iter().enumerate() {
+                let comma = if place == 0 { "" } else { "," };
+                write!(f, "{comma}{blade}")?;
+            }
+            f.write_str("}")?;
+        }
+        if word.state().is_busy() {
+            write!(f, " for {}", word.requester())?;
+        }
+        match word.was() {
+            None => Ok(()),
+            Some(Was::Invalid) => f.write_str(" was I"),
+            Some(Was::Shared) => f.write_str(" was S"),
+            Some(Was::Modified) => f.write_str(" was M"),
+            Some(Was::Lost) => f.write_str(" was lost"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString as _;
+
+    use super::*;
+    use crate::serial::Episode;
+
+    fn blade(number: u8) -> BladeId {
+        BladeId::new(number).expect("there are 32 blades")
+    }
+
+    fn record(number: u8, va: u64) -> Record {
+        let connection = Connection {
+            blade: blade(number),
+            incarnation: 0x1234,
+        };
+        Record {
+            va,
+            qp: connection.to_qp(),
+            opcode: Opcode::Acquire as u32,
+            known: KNOWS_BTH | KNOWS_VA,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_word_reads_as_the_paper_writes_it() {
+        let both: BladeSet = [blade(0), blade(1)].into_iter().collect();
+        let other = BladeSet::only(blade(1));
+        let start = Word::default();
+        let cases = [
+            (start, "-"),
+            (start.settled(State::Invalid, BladeSet::EMPTY), "I"),
+            (start.settled(State::Shared, both), "S{c0,c1}"),
+            (start.settled(State::Modified, other), "M{c1}"),
+            (
+                start.busy(State::SharedToModified, blade(0), other),
+                "SM{c1} for c0",
+            ),
+            (
+                start.busy(State::ModifiedToShared, blade(0), other),
+                "MS{c1} for c0",
+            ),
+            (
+                start.busy(State::ModifiedToModified, blade(3), other),
+                "MM{c1} for c3",
+            ),
+            (start.held(Was::Invalid, BladeSet::EMPTY), "H was I"),
+            (start.held(Was::Shared, both), "H{c0,c1} was S"),
+            (start.held(Was::Modified, other), "H{c1} was M"),
+            (start.held(Was::Lost, BladeSet::EMPTY), "H was lost"),
+        ];
+        for (word, text) in cases {
+            assert_eq!(Shown(word).to_string(), text);
+            // The episode is in the word, and not what a reader looks for.
+            let later = word.with_episode(Episode::new(77));
+            assert_eq!(Shown(later).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nobody_wants_a_record_of_anything_until_told() {
+        let nobody = Tracing::default();
+        assert!(!nobody.wants(&record(0, 0)));
+        assert!(!nobody.wants(&Record::default()));
+        assert!(Tracing::EVERYTHING.wants(&Record::default()));
+        assert!(Tracing::EVERYTHING.wants(&record(31, u64::MAX)));
+    }
+
+    #[test]
+    fn a_blade_is_asked_for_by_its_connection() {
+        let tracing = Tracing {
+            blade: 3,
+            ..Tracing::EVERYTHING
+        };
+        assert!(tracing.wants(&record(3, 0x1000)));
+        assert!(!tracing.wants(&record(2, 0x1000)));
+        // What has no connection is nobody's, whatever stands there.
+        let foreign = Record {
+            known: 0,
+            ..record(3, 0x1000)
+        };
+        assert!(!tracing.wants(&foreign));
+    }
+
+    #[test]
+    fn a_range_has_its_first_and_its_last_address() {
+        let tracing = Tracing {
+            first: 0x1000,
+            last: 0x1fff,
+            ..Tracing::EVERYTHING
+        };
+        for (va, wanted) in [
+            (0xfff, false),
+            (0x1000, true),
+            (0x1fff, true),
+            (0x2000, false),
+        ] {
+            assert_eq!(tracing.wants(&record(0, va)), wanted, "{va:#x}");
+        }
+        let without = Record {
+            known: KNOWS_BTH,
+            ..record(0, 0x1000)
+        };
+        assert!(!tracing.wants(&without));
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_says_nothing() {
+        let all = Record {
+            known: KNOWS_BTH | KNOWS_VA | KNOWS_WORD,
+            ..record(5, 0x1000)
+        };
+        assert_eq!(all.opcode(), Some(Opcode::Acquire));
+        assert_eq!(all.blade(), Some(blade(5)));
+        assert_eq!(all.va(), Some(Va(0x1000)));
+        assert_eq!(all.words(), Some((Word::default(), Word::default())));
+        let none = Record { known: 0, ..all };
+        assert_eq!(none.opcode(), None);
+        assert_eq!(none.blade(), None);
+        assert_eq!(none.va(), None);
+        assert_eq!(none.words(), None);
+        let strange = Record {
+            opcode: 0x1c0,
+            verdict: u32::MAX,
+            ..all
+        };
+        assert_eq!((strange.opcode(), strange.verdict()), (None, None));
+    }
+}
