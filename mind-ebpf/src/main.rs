@@ -23,6 +23,7 @@ mod maps;
 mod packet;
 mod responder;
 mod switch;
+mod trace;
 
 use aya_ebpf::{
     bindings::xdp_action,

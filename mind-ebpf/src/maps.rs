@@ -15,6 +15,7 @@ use mind_common::{
         BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
         Responder, Slot, Switch, Template, Translation, TranslationKey,
     },
+    trace::{Record, Tracing},
     verdict::Counters,
 };
 
@@ -66,6 +67,19 @@ pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// What the controller is to copy, as [`HandedOver`](mind_common::table::HandedOver)s.
 #[map]
 pub static HANDED_OVER: RingBuf = RingBuf::with_byte_size(4096, 0);
+
+/// Which packets somebody traces.
+#[map]
+pub static TRACING: Array<Tracing> = Array::with_max_entries(1, 0);
+/// The record of the packet at hand.
+#[map]
+pub static TRACED: PerCpuArray<Record> = PerCpuArray::with_max_entries(1, 0);
+/// The records that were asked for.
+#[map]
+pub static RECORDS: RingBuf = RingBuf::with_byte_size(4096, 0);
+/// How many of them found no room there.
+#[map]
+pub static LOST_RECORDS: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
 /// A memory blade itself.
 #[map]

@@ -22,7 +22,7 @@ use mind_common::{
 use crate::{
     atomics,
     decision::{Staged, Stop, stop},
-    maps,
+    maps, trace,
 };
 
 /// A slot of the directory: a pointer into its map, where other processors and the controller
@@ -175,6 +175,7 @@ impl SlotRef {
                 if step.queue.raw() != queue.raw() {
                     self.swap_queue(queue, step.queue);
                 }
+                trace::change(word, step.next);
                 return Ok((step.verdict, region, Path::between(word, step.next)));
             }
         }
@@ -202,6 +203,7 @@ impl SlotRef {
             }
             if self.swap_word(word, step.next) {
                 self.charge(toll);
+                trace::change(word, step.next);
                 return Ok((step.verdict, Path::between(word, step.next)));
             }
         }
@@ -216,6 +218,7 @@ impl SlotRef {
         if self.region(va).is_none() {
             return Err(stop!(Moved));
         }
+        trace::change(word, word);
         if may_write_back(word, from) {
             Ok(())
         } else {
@@ -230,6 +233,7 @@ impl SlotRef {
         if self.region(va).is_none() {
             return Err(stop!(Moved));
         }
+        trace::change(word, word);
         may_operate(word, from).map_err(Stop::directory)
     }
 

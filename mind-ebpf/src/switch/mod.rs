@@ -35,6 +35,7 @@ use crate::{
     decision::{Decision, Staged, Stop, count, stop},
     losses, maps,
     packet::{self, Frame},
+    trace,
 };
 
 /// A frame of ours on its way through the switch.
@@ -57,6 +58,7 @@ pub struct Passage<'a> {
 #[inline(always)]
 pub fn ingress(ctx: &XdpContext) -> u32 {
     let ifindex = ctx.ingress_ifindex() as u32;
+    trace::begin(ifindex);
     let mut decision = match enter(ctx, ifindex) {
         Ok(decision) => decision,
         Err(Stop::Pass(verdict)) => Decision {
@@ -75,6 +77,7 @@ pub fn ingress(ctx: &XdpContext) -> u32 {
         };
     }
     count(ctx, ifindex, decision.verdict);
+    trace::end(decision.verdict);
     decision.action
 }
 
@@ -85,6 +88,7 @@ fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
         Err(Stop::Pass(_)) => return Err(bypass::judge(ctx, switch.ipv4)),
         parsed => parsed?,
     };
+    trace::frame(frame);
     if losses::is_lost(Place::before_raw(frame.bth.opcode)) {
         return Err(stop!(LostOnPurpose));
     }

@@ -1,0 +1,126 @@
+//! Tells those who trace what becomes of each packet. While nobody does, each step here is a load and a branch.
+//!
+//! A packet's record is put together beside its way through the program, in a place of the processor's own, and given
+//! out at the end, when the verdict is known. Each step asks anew whether somebody traces: the verifier forgets the
+//! answer behind it, and walks what follows once.
+
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use mind_common::{
+    directory::Word,
+    trace::{KNOWS_BTH, KNOWS_VA, KNOWS_WORD, Record, Tracing},
+    verdict::Verdict,
+    wire::Opcode,
+};
+
+use crate::{atomics, maps, packet::Frame};
+
+/// What is asked for, if anything is.
+#[inline(always)]
+fn asked() -> Option<*const Tracing> {
+    let tracing = maps::TRACING.get_ptr(0)?;
+    // SAFETY: the pointer is a lookup's.
+    (unsafe { atomics::load(&raw const (*tracing).on) } != 0).then_some(tracing)
+}
+
+/// A packet comes.
+#[inline(always)]
+pub fn begin(ifindex: u32) {
+    if asked().is_some() {
+        note_begin(ifindex);
+    }
+}
+
+#[inline(never)]
+fn note_begin(ifindex: u32) {
+    let Some(record) = maps::TRACED.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: a value of this processor's own, which no other program changes while this one runs; so below.
+    unsafe {
+        (*record).when = bpf_ktime_get_ns();
+        (*record).ifindex = ifindex;
+        (*record).known = 0;
+    }
+}
+
+/// It is RoCEv2 for the switch.
+#[inline(always)]
+pub fn frame(frame: &Frame) {
+    if asked().is_some() {
+        // All headers that name an address begin with it.
+        let va = frame.reth().va.get();
+        note_frame(
+            frame.bth.opcode,
+            frame.bth.dest_qp(),
+            frame.bth.seq().get(),
+            va,
+        );
+    }
+}
+
+#[inline(never)]
+fn note_frame(opcode: u8, qp: u32, psn: u32, va: u64) {
+    const AETHS: core::ops::RangeInclusive<u8> =
+        Opcode::ReadResponse as u8..=Opcode::AtomicAcknowledge as u8;
+    let Some(record) = maps::TRACED.get_ptr_mut(0) else {
+        return;
+    };
+    let names_va = if AETHS.contains(&opcode) { 0 } else { KNOWS_VA };
+    // SAFETY: see above.
+    unsafe {
+        (*record).opcode = opcode as u32;
+        (*record).qp = qp;
+        (*record).psn = psn;
+        (*record).va = va;
+        (*record).known = KNOWS_BTH | names_va;
+    }
+}
+
+/// It met a directory word, and left this one.
+#[inline(always)]
+pub fn change(before: Word, after: Word) {
+    if asked().is_some() {
+        note_change(before.raw(), after.raw());
+    }
+}
+
+#[inline(never)]
+fn note_change(before: u64, after: u64) {
+    let Some(record) = maps::TRACED.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: see above.
+    unsafe {
+        (*record).before = before;
+        (*record).after = after;
+        (*record).known |= KNOWS_WORD;
+    }
+}
+
+/// That became of it.
+#[inline(always)]
+pub fn end(verdict: Verdict) {
+    if asked().is_some() {
+        give_out(verdict as u32);
+    }
+}
+
+#[inline(never)]
+fn give_out(verdict: u32) {
+    let (Some(tracing), Some(record)) = (maps::TRACING.get_ptr(0), maps::TRACED.get_ptr_mut(0))
+    else {
+        return;
+    };
+    // SAFETY: see above. What is asked for may change meanwhile; then a record more or less is given out.
+    unsafe {
+        (*record).verdict = verdict;
+        if !(*tracing).wants(&*record) {
+            return;
+        }
+        if maps::RECORDS.output::<Record>(&*record, 0).is_err()
+            && let Some(lost) = maps::LOST_RECORDS.get_ptr_mut(0)
+        {
+            *lost += 1;
+        }
+    }
+}
