@@ -7,6 +7,7 @@
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
 //! * [`Tally`]: packets by verdict,
 //! * [`Copies`]: packets for several blades, where the controller copies them.
+//! * [`Traces`]: what became of each packet, for those who ask.
 //!
 //! What the values mean is said in [`mind_common::table`]; no policy lives here.
 
@@ -24,6 +25,7 @@ mod responder;
 mod store;
 mod switch;
 mod tally;
+mod traces;
 mod value;
 
 pub use copies::{Copies, Taken};
@@ -35,3 +37,4 @@ pub use responder::Responder;
 pub use store::Store;
 pub use switch::Switch;
 pub use tally::Tally;
+pub use traces::Traces;

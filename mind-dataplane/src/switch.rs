@@ -14,10 +14,11 @@ use mind_common::{
         self, PORT_FANS_OUT, PORT_HANDS_OVER, Peer, Permission, Port, Protection, ProtectionKey,
         Translation, TranslationKey,
     },
+    trace::Tracing,
 };
 
 use crate::{
-    Copies, Directory, Error, Result, SwitchLimits, Tally, directory,
+    Copies, Directory, Error, Result, SwitchLimits, Tally, Traces, directory,
     maps::Maps,
     object::{self, program},
     tally,
@@ -36,8 +37,15 @@ const HANDED_OVER: &str = "HANDED_OVER";
 /// Bytes of the ring of packets that the controller is to copy: about 4,000 of them.
 const RING: u32 = 1 << 18;
 
+const TRACING: &str = "TRACING";
+const TRACED: &str = "TRACED";
+const RECORDS: &str = "RECORDS";
+const LOST_RECORDS: &str = "LOST_RECORDS";
+/// Bytes of the ring of records: some 14,000 of them.
+const RECORDS_RING: u32 = 1 << 20;
+
 /// All maps that belong to a switch.
-const MAPS: [&str; 15] = [
+const MAPS: [&str; 19] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -48,6 +56,10 @@ const MAPS: [&str; 15] = [
     TRANSLATION,
     LOSSES,
     HANDED_OVER,
+    TRACING,
+    TRACED,
+    RECORDS,
+    LOST_RECORDS,
     tally::MAP,
     directory::MAPS[0],
     directory::MAPS[1],
@@ -291,6 +303,34 @@ impl Switch {
         )
     }
 
+    /// Says which packets records are wanted of, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn set_tracing(&mut self, tracing: Tracing) -> Result<()> {
+        self.maps.set(TRACING, 0, tracing)
+    }
+
+    /// The records of packets. To be opened once: each is read by one.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be opened again.
+    pub fn open_traces(&self) -> Result<Traces> {
+        Traces::new(RECORDS, self.maps.open_again(RECORDS)?)
+    }
+
+    /// How many records were wanted and found no room, since the program was loaded.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn lost_records(&self) -> Result<u64> {
+        let lost = self.maps.per_cpu::<u64>(LOST_RECORDS, 0)?;
+        Ok(lost.into_iter().sum())
+    }
+
     /// Says where the compute blade is. A zeroed [`Peer`] for nowhere any more.
     ///
     /// # Errors
@@ -519,9 +559,10 @@ impl Switch {
     }
 }
 
-fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 10] {
+fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 11] {
     [
         (HANDED_OVER, RING),
+        (RECORDS, RECORDS_RING),
         (PORTS, limits.interfaces),
         (DEVICES, limits.interfaces),
         (tally::MAP, limits.interfaces),

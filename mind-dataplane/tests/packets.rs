@@ -26,6 +26,8 @@ mod races;
 mod requests;
 #[path = "packets/responder.rs"]
 mod responder;
+#[path = "packets/traces.rs"]
+mod traces;
 #[path = "packets/world.rs"]
 mod world;
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         races::CASES,
         losses::CASES,
         bare::CASES,
+        traces::CASES,
     ]
     .concat();
     // SAFETY: a plain system call.

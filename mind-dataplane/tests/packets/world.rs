@@ -428,6 +428,12 @@ impl World {
         switch.open_copies().expect("maps can be opened again")
     }
 
+    /// Says which packets are traced.
+    pub fn trace(&mut self, tracing: mind_common::trace::Tracing) {
+        let switch = &mut self.bed.switch;
+        switch.set_tracing(tracing).expect("an array can be set");
+    }
+
     /// The slot of [`PAGE`].
     pub fn slot(&self) -> SlotHandle<'_> {
         self.bed

@@ -1,0 +1,70 @@
+//! What those who trace are told of each packet.
+
+use mind_common::{
+    directory::State,
+    trace::{Record, Tracing},
+    verdict::Verdict,
+    wire::Opcode,
+};
+
+use crate::world::{Expect as _, PAGE, World, acquire, blade, cases, qp};
+
+cases![
+    nobody_is_told_of_what_nobody_traces,
+    a_record_has_what_came_the_verdict_and_both_words,
+    only_what_is_asked_for_is_told,
+];
+
+/// What is told of what `send` sends.
+fn records(world: &mut World, send: impl FnOnce(&mut World)) -> Vec<Record> {
+    let switch = &world.bed.switch;
+    let mut traces = switch.open_traces().expect("the ring can be opened again");
+    send(world);
+    std::iter::from_fn(|| traces.take()).collect()
+}
+
+fn nobody_is_told_of_what_nobody_traces(world: &mut World) {
+    world.trace(Tracing::default());
+    let told = records(world, |world| {
+        world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
+    });
+    assert_eq!(told, []);
+}
+
+fn a_record_has_what_came_the_verdict_and_both_words(world: &mut World) {
+    world.trace(Tracing::EVERYTHING);
+    world.set_word(State::Modified, [2]);
+    let before = world.word();
+    let told = records(world, |world| {
+        world
+            .send(0, &acquire(0, PAGE).seq(50))
+            .met(Verdict::Invalidate);
+    });
+    let after = world.word();
+    world.trace(Tracing::default());
+    let [record] = told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(record.verdict(), Some(Verdict::Invalidate));
+    assert_eq!(record.opcode(), Some(Opcode::Acquire));
+    assert_eq!(record.blade(), Some(blade(0)));
+    assert_eq!((record.qp, record.psn), (qp(0), 50));
+    assert_eq!(record.va(), Some(PAGE));
+    assert_eq!(record.words(), Some((before, after)));
+    assert_ne!(record.when, 0);
+}
+
+fn only_what_is_asked_for_is_told(world: &mut World) {
+    for (blade, first, count) in [(0, PAGE.0, 1), (1, PAGE.0, 0), (0, PAGE.0 + 1, 0)] {
+        world.trace(Tracing {
+            blade,
+            first,
+            ..Tracing::EVERYTHING
+        });
+        let told = records(world, |world| {
+            world.send(0, &acquire(0, PAGE));
+        });
+        assert_eq!(told.len(), count, "{blade} {first:#x} {told:?}");
+    }
+    world.trace(Tracing::default());
+}
