@@ -41,7 +41,7 @@ const TRACING: &str = "TRACING";
 const TRACED: &str = "TRACED";
 const RECORDS: &str = "RECORDS";
 const LOST_RECORDS: &str = "LOST_RECORDS";
-/// Bytes of the ring of records: some 14,000 of them.
+/// Bytes of the ring of records: 16,000 of them.
 const RECORDS_RING: u32 = 1 << 20;
 
 /// All maps that belong to a switch.

@@ -13,6 +13,8 @@ cases![
     nobody_is_told_of_what_nobody_traces,
     a_record_has_what_came_the_verdict_and_both_words,
     only_what_is_asked_for_is_told,
+    what_is_not_for_the_switch_has_a_verdict_alone,
+    records_that_find_no_room_are_counted,
 ];
 
 /// What is told of what `send` sends.
@@ -67,4 +69,38 @@ fn only_what_is_asked_for_is_told(world: &mut World) {
         assert_eq!(told.len(), count, "{blade} {first:#x} {told:?}");
     }
     world.trace(Tracing::default());
+}
+
+fn what_is_not_for_the_switch_has_a_verdict_alone(world: &mut World) {
+    world.trace(Tracing::EVERYTHING);
+    let told = records(world, |world| {
+        // A record of ours comes before: nothing of it is left.
+        world.send(0, &acquire(0, PAGE));
+        let other_port = acquire(0, PAGE).udp(2, &53_u16.to_be_bytes());
+        world.send(0, &other_port).met(Verdict::Foreign);
+    });
+    world.trace(Tracing::default());
+    let [_, record] = told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(record.verdict(), Some(Verdict::Foreign));
+    assert_eq!(
+        (record.opcode(), record.va(), record.words()),
+        (None, None, None)
+    );
+}
+
+fn records_that_find_no_room_are_counted(world: &mut World) {
+    const SENT: u32 = 20_000;
+    let lost = |world: &World| world.bed.switch.lost_records().expect("it can be read");
+    world.trace(Tracing::EVERYTHING);
+    let before = lost(world);
+    let mut sent = 0;
+    let told = records(world, |world| {
+        let tally = world.send_often(0, &acquire(0, PAGE), SENT);
+        sent = tally.iter().map(|(_, packets)| packets).sum();
+    });
+    world.trace(Tracing::default());
+    assert!(!told.is_empty() && told.len() < SENT as usize);
+    assert_eq!(lost(world) - before + told.len() as u64, sent);
 }
