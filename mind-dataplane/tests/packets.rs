@@ -26,6 +26,8 @@ mod races;
 mod requests;
 #[path = "packets/responder.rs"]
 mod responder;
+#[path = "packets/size.rs"]
+mod size;
 #[path = "packets/world.rs"]
 mod world;
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         races::CASES,
         losses::CASES,
         bare::CASES,
+        size::CASES,
     ]
     .concat();
     // SAFETY: a plain system call.
