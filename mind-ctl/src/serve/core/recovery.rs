@@ -138,8 +138,10 @@ impl Core {
             .absent(BladeKind::Memory)
             .map(|blade| (blade.number, blade.incarnation))
             .collect();
+        // They are mourned as those of whoever had them.
+        let mut orphans = BTreeSet::new();
         for life in lives {
-            self.depart(life);
+            orphans.append(&mut self.depart(life));
         }
         for (number, incarnation) in memories {
             self.policy
@@ -154,6 +156,7 @@ impl Core {
             let is_held = |entry: &Entry| {
                 let slot = directory.slot(index(entry));
                 slot.is_ok_and(|slot| is_for_a_change(slot.word()))
+                    && !orphans.contains(&entry.slot)
             };
             let entries = self.policy.directory().all().map(|(_, entry)| entry);
             entries.filter(is_held).collect()
