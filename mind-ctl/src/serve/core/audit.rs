@@ -25,7 +25,7 @@ use mind_dataplane::{Switch, attach};
 use super::{
     super::fdb,
     Core,
-    blades::{peer_of, port_of, slice_of},
+    blades::{peer_of, slice_of},
     broken, index,
     steps::permission_of,
 };
@@ -128,11 +128,7 @@ impl Core {
                 continue;
             };
             let found = pinned.port(ifindex)?;
-            let behind = self.blade_behind(interface);
-            let expected = PortEntry {
-                flags: found.flags,
-                ..behind.map_or_else(PortEntry::default, |(kind, blade)| port_of(kind, blade))
-            };
+            let expected = self.port_entry(interface, found.flags);
             let show = |port: &PortEntry| format!("{port:?}");
             audit.compare("ports", &object, (expected, found), show, RELOAD);
         }
