@@ -264,15 +264,20 @@ async fn connect(
     Ok(connection)
 }
 
-/// Asks something on a connection on which nothing else has been asked.
-async fn ask_first(connection: &mut Connection, request: Frame) -> Result<Reply, ClientError> {
-    let bytes = frame::encode(&request).map_err(lost)?;
+/// Sends a frame on a connection that nobody else uses yet; the next one that comes.
+async fn exchange(connection: &mut Connection, frame: &Frame) -> Result<Frame, ClientError> {
+    let bytes = frame::encode(frame).map_err(lost)?;
     connection.send(bytes).await.map_err(lost)?;
     let answer = connection
         .next()
         .await
         .ok_or_else(|| lost("it was closed"))?;
-    match frame::decode(&answer.map_err(lost)?).map_err(lost)? {
+    frame::decode(&answer.map_err(lost)?).map_err(lost)
+}
+
+/// Asks something on a connection on which nothing else has been asked.
+async fn ask_first(connection: &mut Connection, request: Frame) -> Result<Reply, ClientError> {
+    match exchange(connection, &request).await? {
         Frame::Reply { body, .. } => Ok(body?),
         other => Err(lost(format_args!("unexpected first answer: {other:?}"))),
     }
@@ -303,13 +308,7 @@ async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientErro
         version: VERSION,
         name: name.to_owned(),
     });
-    let bytes = frame::encode(&hello).map_err(lost)?;
-    connection.send(bytes).await.map_err(lost)?;
-    let answer = connection
-        .next()
-        .await
-        .ok_or_else(|| lost("it was closed"))?;
-    match frame::decode(&answer.map_err(lost)?).map_err(lost)? {
+    match exchange(connection, &hello).await? {
         Frame::Welcome(welcome) if welcome.version == VERSION => Ok(()),
         Frame::Welcome(welcome) => Err(lost(format_args!(
             "it speaks version {}, this program {VERSION}",

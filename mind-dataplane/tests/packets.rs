@@ -26,6 +26,8 @@ mod races;
 mod requests;
 #[path = "packets/responder.rs"]
 mod responder;
+#[path = "packets/size.rs"]
+mod size;
 #[path = "packets/traces.rs"]
 mod traces;
 #[path = "packets/world.rs"]
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         races::CASES,
         losses::CASES,
         bare::CASES,
+        size::CASES,
         traces::CASES,
     ]
     .concat();

@@ -76,15 +76,16 @@ fn load(bed: &Bed) -> Result<()> {
 }
 
 /// Has the controller die at each point that `work` takes it by, until it takes it by no more, and its follower soon
-/// after it; how many points there are. `before` and `after` are about each.
+/// after it. `before` and `after` are about each.
 fn at_each_point(
     bed: &Bed,
+    name: &str,
     mut before: impl FnMut() -> Result<()>,
     mut work: impl FnMut(&mut Watched<'_>) -> Result<()>,
     mut after: impl FnMut() -> Result<()>,
-) -> Result<u64> {
+) -> Result<()> {
     for point in 1.. {
-        let what = || format!("with a controller that dies at point {point}");
+        let what = || format!("{name}, with a controller that dies at point {point}");
         before().with_context(what)?;
         let lives = [point, point % 4 + 1];
         let mut watched = bed.watch(
@@ -96,7 +97,9 @@ fn at_each_point(
         after().with_context(what)?;
         agrees(bed).with_context(what)?;
         if deaths == 0 {
-            return Ok(point - 1);
+            println!("{name}: {} points to die at", point - 1);
+            ensure!(point > 1, "{name} takes the controller nowhere");
+            return Ok(());
         }
     }
     unreachable!("a request comes to an end")
@@ -138,15 +141,13 @@ fn requests(bed: &Bed) -> Result<()> {
         let quietly = |line: Option<&str>| {
             line.map_or(Ok(()), |line| tell(&mut program.borrow_mut(), line, None))
         };
-        let points = at_each_point(
+        at_each_point(
             bed,
+            &format!("`{line}`"),
             || quietly(before),
             |watched| tell(&mut program.borrow_mut(), line, Some(watched)),
             || quietly(after),
-        );
-        let points = points.with_context(|| format!("`{line}`"))?;
-        println!("`{line}`: {points} points to die at");
-        ensure!(points > 0, "`{line}` takes the controller nowhere");
+        )?;
     }
     drop(program);
     domain.end()
@@ -193,22 +194,22 @@ fn processes(bed: &Bed) -> Result<()> {
             }
         }
     };
-    let points = at_each_point(
+    let (comes, goes) = ("a program that comes", "a program that goes");
+    let nothing = || Ok(());
+    at_each_point(
         bed,
-        || Ok(()),
+        comes,
+        nothing,
         |watched| enter(Some(watched)),
         || leave(None),
     )?;
-    println!("a program comes: {points} points to die at");
-    ensure!(points > 0, "a program does not come");
-    let points = at_each_point(
+    at_each_point(
         bed,
+        goes,
         || enter(None),
         |watched| leave(Some(watched)),
-        || Ok(()),
+        nothing,
     )?;
-    println!("a program goes: {points} points to die at");
-    ensure!(points > 0, "a program does not go");
     domain.end()
 }
 
@@ -227,8 +228,9 @@ fn regions(bed: &Bed) -> Result<()> {
         (RegionChange::Merge, RegionChange::Split),
     ];
     for (change, before) in steps {
-        let points = at_each_point(
+        at_each_point(
             bed,
+            &format!("{change:?}"),
             || {
                 put(before)?;
                 domain.run("c1", &format!("{area} check 1"))?;
@@ -245,8 +247,6 @@ fn regions(bed: &Bed) -> Result<()> {
             },
             || domain.run("c1", &format!("{area} check 1")),
         )?;
-        println!("{change:?}: {points} points to die at");
-        ensure!(points > 0, "{change:?} takes the controller nowhere");
     }
     domain.end()
 }
@@ -254,8 +254,9 @@ fn regions(bed: &Bed) -> Result<()> {
 fn join(bed: &Bed) -> Result<()> {
     let domain = Domain::new(bed, "join")?;
     domain.run("c0", "--area kept --pages 8 fill")?;
-    let points = at_each_point(
+    at_each_point(
         bed,
+        "a blade that goes and comes",
         || domain.run("c2", "--area kept --pages 8 check 1"),
         |watched| {
             // A blade that finds no controller ends, and whoever started it starts it again.
@@ -266,8 +267,6 @@ fn join(bed: &Bed) -> Result<()> {
         },
         || domain.run("c2", "--area kept --pages 8 check 1"),
     )?;
-    println!("a blade goes and comes: {points} points to die at");
-    ensure!(points > 0, "a blade does not come");
     domain.end()
 }
 

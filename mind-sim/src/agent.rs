@@ -19,7 +19,7 @@ use crate::{
     host::{Cached, Host},
     plan::Image,
     program::{ENTRY, OF_DOMAIN},
-    trace::What,
+    trace::{Cache, What},
     world::{Event, World},
 };
 
@@ -311,6 +311,7 @@ impl World<'_> {
                     }
                     self.check_sharing(blade, page.page, writable);
                 }
+                self.cached(blade, page, Cache::Installed(writable));
                 self.wake(blade, page);
             }
             Action::Map { page, writable } => {
@@ -322,16 +323,21 @@ impl World<'_> {
                 if !is_cut {
                     self.check_sharing(blade, page.page, writable);
                 }
+                self.cached(blade, page, Cache::Mapped(writable));
                 self.wake(blade, page);
             }
             Action::Protect { page } => match host.cache.get_mut(&page.page) {
-                Some(cached) => cached.is_writable &= !protects,
+                Some(cached) => {
+                    cached.is_writable &= !protects;
+                    self.cached(blade, page, Cache::Protected);
+                }
                 None => self.fail(Failure::NotHere(blade, page.page)),
             },
             Action::Drop { page } => {
                 if host.cache.remove(&page.page).is_none() {
                     self.fail(Failure::NotHere(blade, page.page));
                 }
+                self.cached(blade, page, Cache::Dropped);
             }
             Action::Fail {
                 page,
@@ -364,6 +370,10 @@ impl World<'_> {
                 self.say(life, Input::Answer { id, done: true });
             }
         }
+    }
+
+    fn cached(&mut self, blade: BladeId, page: PageRequest, change: Cache) {
+        self.record(What::Cache(blade, page.page, change));
     }
 
     /// A single writer, or many readers, at every instant.

@@ -16,8 +16,10 @@ pub struct Batch {
     pub operations: u64,
     /// Events, of all kinds.
     pub events: u64,
-    /// Virtual time until programs had finished and the last timer had passed, in nanoseconds.
+    /// Virtual time until programs had finished, in nanoseconds.
     pub virtual_nanos: u64,
+    /// The longest time from the end of a run's faults until its programs had finished, in nanoseconds.
+    pub recovery_nanos: u64,
     /// The sum of the runs' hashes.
     pub hash: u64,
     /// What of the machines they reached together.
@@ -27,13 +29,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, seed: u64) {
-        let plan = Plan::of_seed(seed);
-        let outcome = run(&plan, false);
+    fn add(&mut self, seed: u64, plan: &Plan) {
+        let outcome = run(plan, false);
         self.seeds += 1;
         self.operations += plan.operations() as u64;
         self.events += outcome.events;
         self.virtual_nanos += outcome.virtual_nanos;
+        self.recovery_nanos = self.recovery_nanos.max(outcome.recovery_nanos);
         self.hash = self.hash.wrapping_add(outcome.hash);
         self.coverage.add(&outcome.coverage);
         let failed = outcome.failure.map(|failure| (seed, failure));
@@ -45,6 +47,7 @@ impl Batch {
         self.operations += other.operations;
         self.events += other.events;
         self.virtual_nanos += other.virtual_nanos;
+        self.recovery_nanos = self.recovery_nanos.max(other.recovery_nanos);
         self.hash = self.hash.wrapping_add(other.hash);
         self.coverage.add(&other.coverage);
         self.failures.extend(other.failures);
@@ -54,6 +57,17 @@ impl Batch {
 
 /// Runs `count` seeds from `first` on, in that many threads; calls `done` after each.
 pub fn run_seeds(first: u64, count: u64, workers: usize, done: &(dyn Fn() + Sync)) -> Batch {
+    run_plans(first, count, workers, &Plan::of_seed, done)
+}
+
+/// The same with the runs that seeds stand for by `plan`.
+pub fn run_plans(
+    first: u64,
+    count: u64,
+    workers: usize,
+    plan: &(dyn Fn(u64) -> Plan + Sync),
+    done: &(dyn Fn() + Sync),
+) -> Batch {
     let next = AtomicU64::new(0);
     let all = Mutex::new(Batch::default());
     std::thread::scope(|scope| {
@@ -65,7 +79,8 @@ pub fn run_seeds(first: u64, count: u64, workers: usize, done: &(dyn Fn() + Sync
                     if number >= count {
                         break;
                     }
-                    batch.add(first.wrapping_add(number));
+                    let seed = first.wrapping_add(number);
+                    batch.add(seed, &plan(seed));
                     done();
                 }
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);

@@ -142,7 +142,7 @@ impl World<'_> {
 #[cfg(test)]
 mod tests {
     use mind_common::{
-        addr::{Region, Va, WINDOW_BASE},
+        addr::{Va, WINDOW_BASE},
         blade::{
             Access,
             page::{Event as Step, Phase},
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::{
         Outcome,
-        plan::{Area, Load, Op, Place, Plan, Program, Weather, blade},
+        plan::{Op, Place, Plan, Program, blade, calm},
         run,
         trace::What,
     };
@@ -164,9 +164,8 @@ mod tests {
     /// Two blades write a page in turn; that follows.
     fn outcome(follows: Echo) -> Outcome {
         let domain = DomainId(1);
-        let region = Region::containing(Va(WINDOW_BASE), 1).unwrap();
         let place = Place {
-            page: region.base(),
+            page: Va(WINDOW_BASE),
             word: 0,
         };
         let turn = |number: u8, turn: u64| {
@@ -179,30 +178,10 @@ mod tests {
             ops: (0..WRITES).flat_map(|write| turn(number, write)).collect(),
         });
         let plan = Plan {
-            seed: 1,
             blades: 2,
-            memories: 1,
-            capacity: 8,
-            areas: vec![Area {
-                domain,
-                region,
-                fails: false,
-                is_writable: true,
-                is_mapped: true,
-            }],
             programs: programs.to_vec(),
-            pace: 1_000,
-            load: Load::default(),
-            weather: Weather {
-                loss: 0,
-                duplication: 0,
-                lateness: 0,
-                latest: 0,
-                until: 100 * MILLISECOND,
-            },
-            disturbances: Vec::new(),
             echoes: vec![follows],
-            flaw: None,
+            ..calm(100 * MILLISECOND)
         };
         let outcome = run(&plan, true);
         assert_eq!(outcome.failure, None);

@@ -9,7 +9,7 @@ use mind_nodes::{
 use crate::{plan::Image, world::World};
 
 /// What is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Flaw {
     /// The directory forgets one of many sharers.
     ForgottenSharer,
@@ -21,18 +21,22 @@ pub enum Flaw {
     NoFences,
     /// Programs may write on while their page is written back.
     NoProtection,
+    /// A blade shows its programs every page that it has, of whichever domain.
+    ForeignPages,
     /// Stores leave a store buffer in any order.
+    #[value(skip)]
     UnorderedStores,
 }
 
 impl Flaw {
     /// Those of nodes, which show without scripts.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ForgottenSharer,
         Self::OldVersions,
         Self::LostStores,
         Self::NoFences,
         Self::NoProtection,
+        Self::ForeignPages,
     ];
 }
 

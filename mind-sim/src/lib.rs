@@ -5,7 +5,7 @@
 //! time, chance, programs, and the check of every load.
 //!
 //! * [`plan`]: what a run is,
-//! * [`trace`]: what happened in it,
+//! * [`trace`]: what happened in it, [`history`]: of that, what happened to a page,
 //! * `world`, `agent`, `life`, `program`, `thread`: the system,
 //! * `disturb`, [`echo`]: what goes wrong, and what follows,
 //! * [`script`]: threads that are told from outside what to do, `player` and `store_buffer` what they
@@ -24,6 +24,7 @@ pub mod coverage;
 mod disturb;
 pub mod echo;
 mod flaw;
+pub mod history;
 mod host;
 mod life;
 mod mapped;
@@ -124,8 +125,10 @@ pub struct Outcome {
     pub hash: u64,
     /// How many events there were.
     pub events: u64,
-    /// How long it took, in nanoseconds of virtual time.
+    /// When the last thread had finished, in nanoseconds of virtual time.
     pub virtual_nanos: u64,
+    /// How long after the faults stopped that was, in nanoseconds.
+    pub recovery_nanos: u64,
     /// What went wrong, if something did.
     pub failure: Option<Failure>,
     /// What of the machines it reached.

@@ -151,3 +151,99 @@ impl World<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mind_common::addr::{Va, WINDOW_BASE};
+
+    use super::*;
+    use crate::{
+        Outcome,
+        plan::{Disturbance, MILLISECOND, Op, Place, Plan, Program, blade, calm},
+        run,
+        trace::Record,
+    };
+
+    const HOST: Node = Node::Compute(BladeId::from_low_bits(0));
+
+    /// Two blades write a page in turn, each twice, while that happens to the first.
+    fn outcome(disturbance: Disturbance) -> Outcome {
+        let place = Place {
+            page: Va(WINDOW_BASE),
+            word: 0,
+        };
+        let plan = calm(100 * MILLISECOND);
+        let programs = [[1, 20], [10, 30]].into_iter().enumerate();
+        let programs = programs.map(|(number, times)| Program {
+            blade: blade(number as u8),
+            domain: plan.areas[0].domain,
+            ops: times
+                .into_iter()
+                .flat_map(|at| [Op::Until(at * MILLISECOND), Op::Store(place)])
+                .collect(),
+        });
+        let outcome = run(
+            &Plan {
+                blades: 2,
+                programs: programs.collect(),
+                disturbances: vec![(5 * MILLISECOND, disturbance)],
+                ..plan
+            },
+            true,
+        );
+        assert_eq!(outcome.failure, None);
+        outcome
+    }
+
+    /// When each thread stored, in milliseconds.
+    fn stores(records: &[Record]) -> [Vec<u64>; 2] {
+        [0, 1].map(|number| {
+            let stores = records.iter().filter_map(|record| match record.what {
+                What::Stored(thread, ..) if thread == number => Some(record.at / MILLISECOND),
+                _ => None,
+            });
+            stores.collect()
+        })
+    }
+
+    #[test]
+    fn a_daemon_that_stands_still_does_later_what_came_meanwhile() {
+        let outcome = outcome(Disturbance::Hang {
+            blade: blade(0),
+            lasts: 8 * MILLISECOND,
+        });
+        assert_eq!(stores(&outcome.records), [vec![1, 20], vec![13, 30]]);
+    }
+
+    #[test]
+    fn a_blade_that_fails_comes_back_in_another_life() {
+        let outcome = outcome(Disturbance::Crash {
+            blade: blade(0),
+            noticed: MILLISECOND,
+            back: 2 * MILLISECOND,
+        });
+        assert_eq!(stores(&outcome.records), [vec![1, 20], vec![10, 30]]);
+        let records = outcome.records.iter();
+        let lives = records.filter_map(|record| match record.what {
+            What::Sent(HOST, packet, _) => Connection::from_qp(packet.envelope.qp),
+            _ => None,
+        });
+        let mut lives: Vec<_> = lives.map(|life| life.incarnation).collect();
+        lives.dedup();
+        assert_eq!(lives.len(), 2);
+    }
+
+    #[test]
+    fn a_blade_without_the_controller_goes_on_until_it_finds_out() {
+        let outcome = outcome(Disturbance::Sever {
+            blade: blade(0),
+            noticed: 20 * MILLISECOND,
+            found: 25 * MILLISECOND,
+        });
+        assert_eq!(stores(&outcome.records), [vec![1, 20], vec![10, 30]]);
+        let cuts = outcome.records.iter();
+        let cuts = cuts.filter(|record| record.what == What::Cut(HOST));
+        let cuts: Vec<_> = cuts.map(|record| record.at / MILLISECOND).collect();
+        assert!(matches!(cuts[..], [25..=27]), "{cuts:?}");
+    }
+}

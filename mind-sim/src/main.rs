@@ -13,8 +13,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use mind_sim::{
-    batch::{Batch, run_seeds},
+    Failure, Flaw,
+    batch::{Batch, run_plans},
     coverage::Pair,
+    history,
     plan::Plan,
     run, shrink,
 };
@@ -40,6 +42,9 @@ struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Break a node on purpose, to see that it is found.
+    #[arg(long)]
+    flaw: Option<Flaw>,
 }
 
 /// What errors begin with.
@@ -62,7 +67,11 @@ fn try_main(args: &Args) -> Result<()> {
     let template = "{wide_bar} {human_pos} of {human_len} seeds, {per_sec}, {eta} left";
     bar.set_style(ProgressStyle::with_template(template).context("cannot draw a progress bar")?);
     let began = Instant::now();
-    let batch = run_seeds(args.seed, args.seeds, workers.get(), &|| bar.inc(1));
+    let plan = |seed| Plan {
+        flaw: args.flaw,
+        ..Plan::of_seed(seed)
+    };
+    let batch = run_plans(args.seed, args.seeds, workers.get(), &plan, &|| bar.inc(1));
     let took = began.elapsed();
     bar.finish_and_clear();
     report(&batch, took, args.json)?;
@@ -72,13 +81,29 @@ fn try_main(args: &Args) -> Result<()> {
     let Some((seed, failure)) = batch.failures.first() else {
         return check_coverage(&batch);
     };
-    let (small, failure) = shrink(&Plan::of_seed(*seed), failure, RUNS);
-    let mut out = std::io::stderr().lock();
-    writeln!(out, "seed {seed}, cut down: {failure}\n{small:#?}")?;
-    for record in run(&small, true).records {
-        writeln!(out, "{:>12} {:?}", record.at, record.what)?;
-    }
+    let (small, failure) = shrink(&plan(*seed), failure, RUNS);
+    show_failure(*seed, &small, &failure)?;
     bail!("{} of {} seeds failed", batch.failures.len(), batch.seeds)
+}
+
+/// What a run is, cut down, and what happened in it to the page that broke.
+fn show_failure(seed: u64, plan: &Plan, failure: &Failure) -> Result<()> {
+    let mut out = std::io::stderr().lock();
+    writeln!(out, "seed {seed}, cut down: {failure}\n{plan}")?;
+    let records = run(plan, true).records;
+    match history::page(failure, &records) {
+        Some(page) => writeln!(
+            out,
+            "what happened to {page}:\n{}",
+            history::table(plan, page, &records)
+        )?,
+        None => {
+            for record in records {
+                writeln!(out, "{:>12} {:?}", record.at, record.what)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Fails if pairs are missing of which so many seeds leave out none.
@@ -112,6 +137,7 @@ fn show_coverage(batch: &Batch) -> Result<()> {
 fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
     let seconds = took.as_secs_f64();
     let virtual_seconds = Duration::from_nanos(batch.virtual_nanos).as_secs_f64();
+    let recovery = Duration::from_nanos(batch.recovery_nanos).as_secs_f64();
     let per_minute = batch.seeds as f64 * 60.0 / seconds;
     let (reached, possible) = batch.coverage.reached();
     let missing = batch.coverage.missing();
@@ -128,6 +154,7 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
             "operations": batch.operations,
             "events": batch.events,
             "virtual_seconds": virtual_seconds,
+            "recovery_seconds": recovery,
             "real_seconds": seconds,
             "seeds_per_minute": per_minute,
             "coverage": { "reached": reached, "possible": possible, "missing": missing },
@@ -149,7 +176,8 @@ fn report(batch: &Batch, took: Duration, as_json: bool) -> Result<()> {
     )?;
     writeln!(
         out,
-        "{reached} of {possible} pairs of a state and what can happen to it were reached"
+        "all programs finished within {recovery:.3} s of virtual time after faults had stopped; \
+         {reached} of {possible} pairs of a state and what can happen to it were reached"
     )?;
     for pair in missing {
         writeln!(out, "not reached: {pair}")?;

@@ -118,3 +118,92 @@ impl Mapped {
         self.unzeroed.get(&memory).copied().unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mind_common::{
+        addr::{PAGE_SHIFT, Prefix},
+        id::DomainId,
+    };
+
+    use super::*;
+    use crate::plan::calm;
+
+    const OTHER: DomainId = DomainId(2);
+
+    /// The same memory of one domain, and of another later.
+    fn plan() -> Plan {
+        let mut plan = calm(0);
+        let area = plan.areas[0];
+        plan.areas.push(Area {
+            domain: OTHER,
+            is_mapped: false,
+            ..area
+        });
+        plan
+    }
+
+    fn set(tables: &mut Tables, area: &Area, bits: u32) {
+        let prefix = Prefix {
+            base: area.region.base(),
+            shift: PAGE_SHIFT + u32::from(area.region.order()),
+        };
+        let right = (area.domain, prefix);
+        match bits {
+            0 => tables.protection.remove(&right),
+            _ => tables.protection.insert(right, Permission { bits }),
+        };
+    }
+
+    #[test]
+    fn an_address_is_in_the_area_that_was_mapped_last() {
+        let (plan, mut tables, mut mapped) = (plan(), Tables::default(), Mapped::default());
+        let va = plan.areas[0].region.base();
+        let owner = |mapped: &Mapped| mapped.area(&plan, va).map(|area| area.domain);
+        mapped.notice(&plan, &tables, 1);
+        assert_eq!(owner(&mapped), None);
+        for (number, now) in [(0, 2), (1, 3), (0, 4)] {
+            let area = &plan.areas[number];
+            set(&mut tables, &plan.areas[1 - number], 0);
+            set(&mut tables, area, MAY_READ);
+            mapped.notice(&plan, &tables, now);
+            assert_eq!(owner(&mapped), Some(area.domain));
+        }
+        // It is still who had it last.
+        set(&mut tables, &plan.areas[0], 0);
+        mapped.notice(&plan, &tables, 5);
+        assert_eq!(owner(&mapped), Some(plan.areas[0].domain));
+    }
+
+    #[test]
+    fn an_access_is_denied_that_is_not_allowed_or_was_not_since_it_began() {
+        let (plan, mut tables, mut mapped) = (plan(), Tables::default(), Mapped::default());
+        let area = &plan.areas[0];
+        let page = PageRequest {
+            page: area.region.base(),
+            domain: area.domain,
+        };
+        set(&mut tables, area, MAY_READ);
+        mapped.notice(&plan, &tables, 10);
+        let denies = |mapped: &Mapped, tables: &Tables, access, since| {
+            mapped.denies(&plan, tables, page, access, since)
+        };
+        assert!(denies(&mapped, &tables, Access::Write, 20));
+        assert!(!denies(&mapped, &tables, Access::Read, 20));
+        assert!(
+            denies(&mapped, &tables, Access::Read, 10),
+            "it began before"
+        );
+        set(&mut tables, area, MAY_READ | MAY_WRITE);
+        mapped.notice(&plan, &tables, 30);
+        assert!(!denies(&mapped, &tables, Access::Write, 31));
+        assert!(denies(&mapped, &tables, Access::Write, 30));
+    }
+
+    #[test]
+    fn a_memory_blade_cannot_zero_until_its_time() {
+        let mut mapped = Mapped::default();
+        mapped.unzero(1, 7);
+        assert_eq!([0, 1].map(|memory| mapped.unzeroed(memory)), [0, 7]);
+    }
+}

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::{
         Outcome,
-        plan::{Area, Disturbance, Load, MILLISECOND, Op, Place, Plan, Program, Weather, blade},
+        plan::{Area, Disturbance, MILLISECOND, Op, Place, Plan, Program, blade, calm},
         run,
         trace::What,
     };
@@ -156,24 +156,10 @@ mod tests {
         };
         let outcome = run(
             &Plan {
-                seed: 1,
-                blades: 1,
-                memories: 1,
-                capacity: 8,
                 areas: areas.to_vec(),
                 programs: programs.to_vec(),
-                pace: 1_000,
-                load: Load::default(),
-                weather: Weather {
-                    loss: 0,
-                    duplication: 0,
-                    lateness: 0,
-                    latest: 0,
-                    until: 10 * MILLISECOND,
-                },
                 disturbances: vec![(5 * MILLISECOND, exit)],
-                echoes: Vec::new(),
-                flaw: None,
+                ..calm(10 * MILLISECOND)
             },
             true,
         );

@@ -93,3 +93,34 @@ impl World<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Failure,
+        plan::{MILLISECOND, Op, Plan, Program, blade, calm},
+        run,
+    };
+
+    #[test]
+    fn programs_have_finished_within_six_seconds_after_faults_have_stopped() {
+        let outcome = |seconds: u64| {
+            let plan = calm(MILLISECOND);
+            run(
+                &Plan {
+                    programs: vec![Program {
+                        blade: blade(0),
+                        domain: plan.areas[0].domain,
+                        ops: vec![Op::Until(seconds * 1_000 * MILLISECOND)],
+                    }],
+                    ..plan
+                },
+                false,
+            )
+        };
+        let well = outcome(5);
+        assert_eq!(well.failure, None);
+        assert!(well.recovery_nanos.abs_diff(4_999 * MILLISECOND) < MILLISECOND);
+        assert_eq!(outcome(7).failure, Some(Failure::Endless(vec![0])));
+    }
+}

@@ -167,3 +167,90 @@ impl Search {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        flaw::Flaw,
+        plan::{Disturbance, MILLISECOND, Op, Place, Program, blade, calm},
+    };
+
+    fn place(plan: &Plan) -> Place {
+        Place {
+            page: plan.areas[0].region.base(),
+            word: 0,
+        }
+    }
+
+    /// Two threads that read and write a page on blades of their own, a third that waits.
+    fn plan() -> Plan {
+        let plan = calm(MILLISECOND);
+        let place = place(&plan);
+        let program = |number, ops: &[Op]| Program {
+            blade: blade(number),
+            domain: plan.areas[0].domain,
+            ops: ops.to_vec(),
+        };
+        let wait = Op::Until(MILLISECOND / 2);
+        Plan {
+            blades: 4,
+            programs: vec![
+                program(0, &[Op::Load(place), Op::Store(place), Op::Load(place)]),
+                program(1, &[wait, Op::Load(place), Op::Load(place)]),
+                program(3, &[wait, wait]),
+            ],
+            disturbances: [0, 3]
+                .map(|number| {
+                    let blade = blade(number);
+                    (0, Disturbance::Hang { blade, lasts: 10 })
+                })
+                .to_vec(),
+            ..plan
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_there_and_all_else_is() {
+        let plan = plan();
+        assert_eq!(parts(&plan).len(), 8 + 2);
+        let small = without(
+            &plan,
+            &[Part::Op(0, 1), Part::Op(2, 0), Part::Disturbance(0)],
+        );
+        let load = Op::Load(place(&plan));
+        assert_eq!(small.programs[0].ops, [load, load]);
+        assert_eq!(small.programs[1], plan.programs[1]);
+        assert_eq!(small.programs[2].ops.len(), 1);
+        assert_eq!(small.disturbances, plan.disturbances[1..]);
+        assert_eq!(without(&plan, &[]), plan);
+    }
+
+    #[test]
+    fn only_what_it_takes_to_fail_is_left() {
+        let plan = Plan {
+            flaw: Some(Flaw::LostStores),
+            ..plan()
+        };
+        let failure = run(&plan, false).failure.expect("stores are lost");
+        let (small, same) = shrink(&plan, &failure, 1_000);
+        assert_eq!(discriminant(&same), discriminant(&failure));
+        assert_eq!(run(&small, false).failure, Some(same));
+        // Somebody writes, somebody else reads, at some time later.
+        let place = place(&plan);
+        assert_eq!(small.programs[0].ops, [Op::Store(place)], "{small}");
+        assert!(small.operations() <= 3, "{small}");
+        assert_eq!(small.blades, 2);
+        assert_eq!(small.disturbances, []);
+    }
+
+    #[test]
+    fn no_more_runs_are_tried_than_it_may_take() {
+        let plan = Plan {
+            flaw: Some(Flaw::LostStores),
+            ..plan()
+        };
+        let failure = run(&plan, false).failure.expect("stores are lost");
+        assert_eq!(shrink(&plan, &failure, 0), (plan, failure));
+    }
+}

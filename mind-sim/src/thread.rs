@@ -8,7 +8,7 @@ use mind_common::{
 };
 
 use crate::{
-    Failure,
+    Failure, Flaw,
     host::Host,
     mapped::request,
     plan::{Op, Place, Program, QUICK},
@@ -152,6 +152,7 @@ impl World<'_> {
 
     pub(crate) fn finish(&mut self, number: usize) {
         self.threads[number].state = State::Done;
+        self.finished_at = self.queue.now();
     }
 
     fn done_with_op(&mut self, number: usize) {
@@ -184,8 +185,7 @@ impl World<'_> {
         }
         let program = &self.plan.programs[number];
         let Some(&op) = program.ops.get(thread.next) else {
-            thread.state = State::Done;
-            return;
+            return self.finish(number);
         };
         match op {
             Op::Load(place) => self.access(number, place, true, false),
@@ -247,6 +247,7 @@ impl World<'_> {
         let host = self.host_of(number)?;
         let cached = host.cache.get(&place.page)?;
         let is_own = cached.domain == self.plan.programs[number].domain;
+        let is_own = is_own || self.has(Flaw::ForeignPages);
         let may = is_own && (access == Access::Read || cached.is_writable);
         may.then(|| cached.image[place.word])
     }

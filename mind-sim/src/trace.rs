@@ -2,7 +2,14 @@
 
 use std::hash::{Hash as _, Hasher as _};
 
-use mind_common::{addr::Va, blade::Access, verdict::Verdict, wire::Refusal};
+use mind_common::{
+    addr::{Region, Va},
+    blade::Access,
+    directory::Word,
+    id::BladeId,
+    verdict::Verdict,
+    wire::Refusal,
+};
 use mind_nodes::{
     Node,
     controller::{Command, Input, Link},
@@ -11,6 +18,19 @@ use mind_nodes::{
 use rustc_hash::FxHasher;
 
 use crate::plan::{Disturbance, Image, Place};
+
+/// What became of a blade's copy of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cache {
+    /// It is there, to write or only to read.
+    Installed(bool),
+    /// Programs may use what is there, to write or only to read.
+    Mapped(bool),
+    /// They may only read it.
+    Protected,
+    /// It is gone.
+    Dropped,
+}
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +43,10 @@ pub enum What {
     Forwarded(Node, Packet<Image>, usize),
     /// A host got a packet.
     Arrived(Node, Packet<Image>),
+    /// The word of a region's slot changed, from this to that.
+    Word(Region, Word, Word),
+    /// A blade's copy changed.
+    Cache(BladeId, Va, Cache),
     /// A thread faulted.
     Fault(usize, Va, Access),
     /// A thread's access failed.

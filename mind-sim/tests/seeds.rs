@@ -3,6 +3,7 @@
 use mind_sim::{
     Flaw,
     coverage::Coverage,
+    history,
     plan::{Disturbance, MILLISECOND, Plan},
     run, shrink,
 };
@@ -82,7 +83,11 @@ fn what_is_broken_is_found_and_the_run_cut_down() {
             small.operations(),
             small.disturbances.len(),
         );
-        assert_eq!(run(&small, false).failure, Some(same));
+        let outcome = run(&small, true);
+        assert_eq!(outcome.failure.as_ref(), Some(&same));
+        let page = history::page(&same, &outcome.records).expect("a page broke");
+        let table = history::table(&small, page, &outcome.records);
+        println!("{small}{page}\n{table}");
         assert!(small.operations() <= 20, "{flaw:?}: {small:?}");
     }
 }

@@ -29,7 +29,7 @@ pub struct Process {
 impl Process {
     /// The process that has this number now; `None` if there is none, or if it has ended and waits for its parent.
     pub fn with_pid(pid: i32) -> Option<Self> {
-        let (state, start) = parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        let (state, start) = stat(pid)?;
         (state != 'Z' && state != 'X').then_some(Self { pid, start })
     }
 
@@ -51,6 +51,18 @@ impl Process {
         // Looked at while the handle keeps the number from being given away.
         self.is_alive().then_some(handle)
     }
+
+    /// The same, also while it is ending: its first thread may be gone, and others still hold its sockets.
+    fn open_to_its_end(self) -> Option<OwnedFd> {
+        let handle = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        let (_, start) = stat(self.pid)?;
+        (start == self.start).then_some(handle)
+    }
+}
+
+/// State and start time of the process that has this number now.
+fn stat(pid: i32) -> Option<(char, u64)> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// State and start time in `/proc/PID/stat`. The name before them may hold spaces and parentheses.
@@ -89,7 +101,7 @@ pub fn in_namespaces(ids: &BTreeSet<u64>) -> Vec<Process> {
 pub fn end(processes: &[Process]) -> Result<()> {
     let mut open: Vec<_> = processes
         .iter()
-        .filter_map(|process| Some((*process, process.open()?)))
+        .filter_map(|process| Some((*process, process.open_to_its_end()?)))
         .collect();
     for signal in [Signal::TERM, Signal::KILL] {
         for (_, handle) in &open {
@@ -118,7 +130,7 @@ pub fn end(processes: &[Process]) -> Result<()> {
 ///
 /// [`Error::Unkillable`] for one that outlives SIGKILL.
 pub fn kill(process: Process) -> Result<()> {
-    let Some(handle) = process.open() else {
+    let Some(handle) = process.open_to_its_end() else {
         return Ok(());
     };
     pidfd_send_signal(&handle, Signal::KILL).ok();

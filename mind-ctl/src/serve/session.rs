@@ -1,6 +1,9 @@
 //! A connection: greets, takes requests, passes commands on and their answers back.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use mind_api::{
@@ -18,6 +21,11 @@ use super::{agent::Agent, core::Core};
 
 /// Frames that may wait to be sent on a connection.
 const WAITING: usize = 64;
+
+/// How often a check looks again that finds something.
+const LOOKS: usize = 5;
+/// And after how long.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whose connection it is, once that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,11 +132,7 @@ where
                     {
                         return;
                     }
-                    let body = core
-                        .lock()
-                        .await
-                        .request(&session, (id, answered), body)
-                        .await;
+                    let body = answer(&core, &session, (id, answered), body).await;
                     events.answered(name, body.is_ok(), asked.elapsed());
                     if let Err(failure) = &body {
                         tracing::debug!(%failure, "refused");
@@ -154,6 +158,29 @@ where
         core.lock().await.lost(registered).await;
     }
     sender.abort();
+}
+
+/// Does what is asked. What a check finds may be on its way: a process that comes or goes is on one list and not yet on
+/// the other, and what its agent asks may wait for the check. So it looks again before it says so.
+async fn answer(
+    core: &Mutex<Core>,
+    session: &Session,
+    numbers: (u64, u64),
+    body: Request,
+) -> Result<Reply, Failure> {
+    for _ in 0..LOOKS {
+        let answer = core
+            .lock()
+            .await
+            .request(session, numbers, body.clone())
+            .await;
+        match &answer {
+            Ok(Reply::Checked(check)) if !check.discrepancies.is_empty() => {}
+            _ => return answer,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    core.lock().await.request(session, numbers, body).await
 }
 
 /// Answers the request `id` when every port has its blade, unless the connection ends before.

@@ -11,7 +11,9 @@ use mind_common::{
 };
 use mind_dataplane::harness::Packet;
 
-use crate::world::{PAGE, SWITCH, World, cases, compute, invalidation, qp, read, upgrade};
+use crate::world::{
+    COMPUTE_BLADES, PAGE, SWITCH, World, cases, compute, invalidation, qp, read, upgrade,
+};
 
 cases![
     every_listed_blade_gets_its_own_invalidate,
@@ -99,7 +101,7 @@ fn a_frame_for_nobody_is_consumed(world: &mut World) {
 fn is_left_alone(world: &mut World, packet: &Packet) {
     let run = world.hand_to_tc(0, packet.bytes(), false);
     assert_eq!(run, (LEFT_ALONE, None));
-    for number in 0..4 {
+    for number in 0..COMPUTE_BLADES {
         assert!(world.sent_to(number).is_empty());
     }
 }
@@ -140,7 +142,7 @@ fn a_frame_that_was_tagged_comes_from_outside(world: &mut World) {
     let packet = passed_up(world);
     let run = world.hand_to_tc(0, packet.bytes(), true);
     assert_eq!(run, (SHOT, Some(Verdict::Internal)));
-    for number in 0..4 {
+    for number in 0..COMPUTE_BLADES {
         assert!(world.sent_to(number).is_empty());
     }
     let _ = read(0, PAGE);

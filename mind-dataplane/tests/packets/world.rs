@@ -1,4 +1,4 @@
-//! The world of the packet table: four compute blades, two memory blades, a few regions; the
+//! The world of the packet table: 32 compute blades, two memory blades, a few regions; the
 //! messages that the blades send, and what must hold of every frame that comes out.
 
 use std::{cell::RefCell, collections::HashSet};
@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::HashSet};
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
     directory::{Path, State, Supply, Target, Was, Word},
-    id::{BladeId, BladeSet, Connection, DomainId},
+    id::{BladeId, BladeSet, Connection, DomainId, MAX_BLADES},
     serial::{Episode, Seq, Version},
     table::{
         HEADERS_LEN, Headers, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PageTag, Peer,
@@ -44,14 +44,14 @@ pub(crate) use cases;
 
 /// The switch.
 pub const SWITCH: Host = Host::numbered(254);
-/// Compute blades that are there: 0 to 3.
-pub const COMPUTE_BLADES: u8 = 4;
+/// Compute blades that are there: all that there can be. [`DOMAIN`] is on the first four.
+pub const COMPUTE_BLADES: u8 = MAX_BLADES as u8;
 /// Memory blades that are there: 0 and 1.
 pub const MEMORY_BLADES: u8 = 2;
 /// Which life all compute blades are in.
 pub const INCARNATION: u16 = 5;
 
-/// A domain that is placed on all blades.
+/// A domain that is placed on blades 0 to 3.
 pub const DOMAIN: DomainId = DomainId(1);
 /// A domain that is placed on blade 1 only, and may do nothing.
 pub const LONELY: DomainId = DomainId(2);

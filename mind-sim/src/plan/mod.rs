@@ -4,11 +4,13 @@
 //!
 //! * `general`: runs in which a bit of everything happens,
 //! * `fight`: runs in which little is fought over,
-//! * `scene`: runs in which something is done step by step.
+//! * `scene`: runs in which something is done step by step,
+//! * `text`: what people read of a plan.
 
 mod fight;
 mod general;
 mod scene;
+mod text;
 
 use mind_common::{
     addr::{Region, Va},
@@ -291,6 +293,38 @@ pub(crate) fn dice(seed: u64, purpose: u64) -> fastrand::Rng {
     let mut first = fastrand::Rng::with_seed(seed);
     let mixed = first.u64(..) ^ purpose.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     fastrand::Rng::with_seed(mixed)
+}
+
+/// One blade with one region of two pages, on which nobody does anything and nothing goes wrong.
+#[cfg(test)]
+pub(crate) fn calm(until: u64) -> Plan {
+    let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 1);
+    Plan {
+        seed: 1,
+        blades: 1,
+        memories: 1,
+        capacity: 8,
+        areas: vec![Area {
+            domain: DomainId(1),
+            region: region.unwrap_or_else(|| unreachable!("regions have such orders")),
+            fails: false,
+            is_writable: true,
+            is_mapped: true,
+        }],
+        programs: Vec::new(),
+        pace: 1_000,
+        load: Load::default(),
+        weather: Weather {
+            loss: 0,
+            duplication: 0,
+            lateness: 0,
+            latest: 0,
+            until,
+        },
+        disturbances: Vec::new(),
+        echoes: Vec::new(),
+        flaw: None,
+    }
 }
 
 impl Plan {

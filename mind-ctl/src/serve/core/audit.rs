@@ -6,7 +6,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Display,
-    time::Duration,
 };
 
 use mind_api::{
@@ -24,20 +23,15 @@ use mind_ctl::registry::Blade;
 use mind_dataplane::{Switch, attach};
 
 use super::{
-    super::{agent::Agent, fdb},
+    super::fdb,
     Core,
-    blades::{peer_of, port_of, slice_of},
+    blades::{peer_of, slice_of},
     broken, index,
     steps::permission_of,
 };
 
 /// What helps against tables that are not as the books say.
 const RELOAD: &str = "restart `mind-ctl serve`, which fills the tables anew";
-
-/// How often an agent is asked again that seems to be wrong about itself.
-const TRIES: usize = 5;
-/// And after how long.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Compares things of one kind, and notes what differs.
 struct Audit {
@@ -83,20 +77,6 @@ impl Audit {
             self.compare(kind, object(&key), pair, show, RELOAD);
         }
     }
-}
-
-/// Asks an agent who it thinks it is. A process that comes or goes just then may be on one list and not yet on the
-/// other: an agent that answers something else than `expected` is asked again.
-async fn ask_until(agent: &Agent, expected: &Identity) -> Result<Report, Failure> {
-    let mut answer = agent.ask(Command::Identify).await?;
-    for _ in 0..TRIES {
-        if answer == Report::Identity(expected.clone()) {
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
-        answer = agent.ask(Command::Identify).await?;
-    }
-    Ok(answer)
 }
 
 impl Core {
@@ -148,11 +128,7 @@ impl Core {
                 continue;
             };
             let found = pinned.port(ifindex)?;
-            let behind = self.blade_behind(interface);
-            let expected = PortEntry {
-                flags: found.flags,
-                ..behind.map_or_else(PortEntry::default, |(kind, blade)| port_of(kind, blade))
-            };
+            let expected = self.port_entry(interface, found.flags);
             let show = |port: &PortEntry| format!("{port:?}");
             audit.compare("ports", &object, (expected, found), show, RELOAD);
         }
@@ -317,7 +293,7 @@ impl Core {
                     continue;
                 };
                 let expected = self.identity_of(kind, blade);
-                match ask_until(&agent, &expected).await {
+                match agent.ask(Command::Identify).await {
                     Ok(Report::Identity(found)) => {
                         let show = |identity: &Identity| format!("{identity:?}");
                         audit.compare("blades", object, (expected, found), show, &fix);

@@ -66,7 +66,7 @@ pub(super) fn peer_of(kind: BladeKind, blade: &Blade) -> Peer {
 }
 
 /// What they say of its port, but for the flags.
-pub(super) fn port_of(kind: BladeKind, blade: &Blade) -> PortEntry {
+fn port_of(kind: BladeKind, blade: &Blade) -> PortEntry {
     match kind {
         BladeKind::Compute => PortEntry::compute(life_of(blade)),
         BladeKind::Memory => PortEntry::memory(blade.number),
@@ -98,6 +98,15 @@ impl Core {
         let ifindex = attach::index_of(interface).ok()?;
         self.blade_known_behind(ifindex)
             .filter(|(_, blade)| blade.connected)
+    }
+
+    /// What the switch's table of ports should say of a port with these flags.
+    pub(super) fn port_entry(&self, interface: &str, flags: u32) -> PortEntry {
+        let behind = self.blade_behind(interface);
+        PortEntry {
+            flags,
+            ..behind.map_or_else(PortEntry::default, |(kind, blade)| port_of(kind, blade))
+        }
     }
 
     pub(super) fn agent(&self, kind: BladeKind, number: u8) -> Result<Agent, Failure> {

@@ -16,7 +16,7 @@ use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::{State, Was, Word, change::Change},
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
-    table::{Peer, Port as PortEntry},
+    table::Peer,
 };
 use mind_ctl::{
     directory::{Entry, Regions, Slot, Table},
@@ -28,7 +28,7 @@ use mind_dataplane::attach;
 use super::{
     super::session::{Registered, Session},
     Core,
-    blades::{life_of, peer_of, port_of, slice_of},
+    blades::{life_of, peer_of, slice_of},
     broken, index,
     regions::Patience,
     steps::permission_of,
@@ -138,8 +138,10 @@ impl Core {
             .absent(BladeKind::Memory)
             .map(|blade| (blade.number, blade.incarnation))
             .collect();
+        // They are mourned as those of whoever had them.
+        let mut orphans = BTreeSet::new();
         for life in lives {
-            self.depart(life);
+            orphans.append(&mut self.depart(life));
         }
         for (number, incarnation) in memories {
             self.policy
@@ -154,6 +156,7 @@ impl Core {
             let is_held = |entry: &Entry| {
                 let slot = directory.slot(index(entry));
                 slot.is_ok_and(|slot| is_for_a_change(slot.word()))
+                    && !orphans.contains(&entry.slot)
             };
             let entries = self.policy.directory().all().map(|(_, entry)| entry);
             entries.filter(is_held).collect()
@@ -315,11 +318,7 @@ impl Core {
                 continue;
             };
             let found = self.switch.port(ifindex)?;
-            let behind = self.blade_behind(&interface);
-            let expected = PortEntry {
-                flags: found.flags,
-                ..behind.map_or_else(PortEntry::default, |(kind, blade)| port_of(kind, blade))
-            };
+            let expected = self.port_entry(&interface, found.flags);
             if found != expected {
                 self.switch.set_port(ifindex, expected)?;
             }

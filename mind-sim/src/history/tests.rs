@@ -1,0 +1,143 @@
+//! What is said of a page, in the right order and place, and of no other.
+
+use mind_common::{
+    addr::Region,
+    id::{BladeId, DomainId},
+};
+
+use super::*;
+use crate::{
+    plan::{Area, MILLISECOND, Op, Place, Program, blade, calm},
+    run,
+};
+
+const PAGE: Va = Va(WINDOW_BASE);
+
+/// The first blade writes a page, the second reads it; both use another page, too.
+fn plan() -> Plan {
+    let place = |page: u64| Place {
+        page: Va(WINDOW_BASE + (page << 21)),
+        word: 1,
+    };
+    let program = |number, ops: [Op; 3]| Program {
+        blade: blade(number),
+        domain: DomainId(1),
+        ops: ops.to_vec(),
+    };
+    let area = |page| Area {
+        domain: DomainId(1),
+        region: Region::containing(place(page).page, 0).unwrap(),
+        fails: false,
+        is_writable: true,
+        is_mapped: true,
+    };
+    let [first, second] = [1, 2].map(|at| Op::Until(at * MILLISECOND));
+    Plan {
+        blades: 2,
+        areas: vec![area(0), area(1)],
+        programs: vec![
+            program(0, [first, Op::Store(place(0)), Op::Store(place(1))]),
+            program(1, [second, Op::Load(place(1)), Op::Load(place(0))]),
+        ],
+        ..calm(MILLISECOND)
+    }
+}
+
+#[test]
+fn it_is_what_happened_to_the_page_and_where() {
+    let plan = plan();
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.failure, None);
+    let mut history = History {
+        plan: &plan,
+        page: PAGE,
+        own: HashSet::new(),
+    };
+    let said = outcome.records.iter().filter_map(|record| {
+        let (at, text) = history.of(&record.what)?;
+        Some(match at {
+            At::Host(node) => format!("{node} {text}"),
+            At::Switch => format!("s {text}"),
+            At::Controller => format!("k {text}"),
+        })
+    });
+    let mut said: Vec<_> = said.collect();
+    said.retain(|line| !line.starts_with('k'));
+    let value = outcome.records.iter().find_map(|record| match record.what {
+        What::Stored(_, place, value) if place.page == PAGE => Some(value),
+        _ => None,
+    });
+    let (value, first) = (value.unwrap(), "[0, 0, 0, 0]");
+    let then = format!("[0, {value}, 0, 0]");
+    let asked = "INVALIDATE 4K slot 1 e2 for c1 to Shared, forward";
+    let forward = format!("FORWARD 4K slot 1 e2 for c1 v2 {then}");
+    let number = |start: &str| {
+        let line = said.iter().find(|line| line.starts_with(start));
+        let number = line.and_then(|line| line[start.len()..].split(' ').next());
+        number.unwrap().to_owned()
+    };
+    let [acquire, read] = ["c0 → #", "c1 → #"].map(number);
+    // The other page was asked for and written back in between.
+    let write = acquire.parse::<u32>().unwrap() + 3;
+    let expected = [
+        "s 4K: Free {} e0 ⇒ Invalid {} e1".to_owned(),
+        "c0 t0 faults to write".to_owned(),
+        format!("c0 → #{acquire} ACQUIRE"),
+        format!("s c0: #{acquire} ACQUIRE: fetch"),
+        "s 4K: Invalid {} e1 ⇒ Modified {0} e1".to_owned(),
+        format!("s → m0: #{acquire} READ"),
+        format!("m0 #{acquire} READ"),
+        format!("m0 → #{acquire} PAGE v1 {first}"),
+        format!("s m0: #{acquire} PAGE v1 {first}: delivered"),
+        format!("s → c0: #{acquire} PAGE v1 {first}"),
+        format!("c0 #{acquire} PAGE v1 {first}"),
+        "c0 installs to write".to_owned(),
+        format!("c0 t0 stores [1] = {value}"),
+        "c1 t1 faults to read".to_owned(),
+        format!("c1 → #{read} READ"),
+        format!("s c1: #{read} READ: invalidate"),
+        "s 4K: Modified {0} e1 ⇒ ModifiedToShared {0} e2 for c1".to_owned(),
+        format!("s → c0: #{read} {asked}"),
+        format!("c0 #{read} {asked}"),
+        "c0 protects".to_owned(),
+        format!("c0 → #{write} WRITE v2 {then}"),
+    ];
+    for (line, expected) in said.iter().zip(&expected) {
+        assert_eq!(line, expected);
+    }
+    let last = [
+        format!("s → c1: #{read} {forward}"),
+        format!("c1 #{read} {forward}"),
+        "c1 installs to read".to_owned(),
+        format!("c1 t1 loads [1] = {value}"),
+    ];
+    assert_eq!(said[said.len() - last.len()..], last);
+}
+
+#[test]
+fn a_table_has_a_column_for_each_node_and_a_row_for_each_moment() {
+    let plan = plan();
+    let records = run(&plan, true).records;
+    let table = table(&plan, PAGE, &records);
+    let header: Vec<_> = table.header().unwrap().cell_iter().collect();
+    let names: Vec<_> = header.iter().map(|cell| cell.content()).collect();
+    assert_eq!(names, ["µs", "c0", "c1", "switch", "m0", "controller"]);
+    let times = table.column_cells_iter(0);
+    let times: Vec<_> = times.flatten().map(|cell| cell.content()).collect();
+    let mut apart = times.clone();
+    apart.dedup();
+    assert_eq!(times, apart);
+    assert!(times.len() > 20, "{table}");
+}
+
+#[test]
+fn threads_that_wait_without_end_wait_for_the_page_that_they_faulted_on() {
+    let plan = plan();
+    let records = run(&plan, true).records;
+    assert_eq!(page(&Failure::Stuck(vec![1]), &records), Some(PAGE));
+    let other = Va(PAGE.0 + (1 << 21));
+    assert_eq!(page(&Failure::Stuck(vec![0]), &records), Some(other));
+    let older = Failure::Older(BladeId::from_low_bits(0), PAGE);
+    assert_eq!(page(&older, &[]), Some(PAGE));
+    assert_eq!(page(&Failure::Stuck(vec![1]), &[]), None);
+}

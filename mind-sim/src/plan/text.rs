@@ -1,0 +1,156 @@
+//! Plans as people read them.
+
+use std::fmt;
+
+use super::{Area, Change, Disturbance, Mapping, Op, Place, Plan};
+
+/// Nanoseconds as microseconds.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03} µs", self.0 / 1_000, self.0 % 1_000)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.page, self.word)
+    }
+}
+
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Map => "map",
+            Self::Unmap => "unmap",
+            Self::Freeze => "make read-only",
+            Self::Thaw => "make writable",
+        })
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(place) => write!(f, "load {place}"),
+            Self::Store(place) => write!(f, "store {place}"),
+            Self::Exchange(place) => write!(f, "exchange {place}"),
+            Self::Sync(region) => write!(f, "sync {region}"),
+            Self::Mapping(mapping, region) => write!(f, "{mapping} {region}"),
+            Self::Until(at) => write!(f, "wait until {}", Micros(*at)),
+        }
+    }
+}
+
+impl fmt::Display for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, region, .. } = self;
+        write!(f, "{region} of {domain}")?;
+        let said = [
+            (self.fails, "fails after losses"),
+            (!self.is_writable, "read-only"),
+            (!self.is_mapped, "not mapped at first"),
+        ];
+        let mut said = said.iter().filter(|(is_so, _)| *is_so);
+        said.try_for_each(|(_, what)| write!(f, ", {what}"))
+    }
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Change(Change::Reset, va) => write!(f, "the region of {va} is reset"),
+            Self::Change(Change::Split, va) => write!(f, "the region of {va} is split"),
+            Self::Change(Change::Merge, va) => write!(f, "the region of {va} is merged"),
+            Self::Mapping(mapping, domain, region) => write!(f, "{mapping} {region} of {domain}"),
+            Self::Unzeroed { memory, lasts } => {
+                write!(f, "m{memory} cannot zero for {}", Micros(lasts))
+            }
+            Self::WithoutTc { blade, lasts } => {
+                write!(f, "no TC for {blade} for {}", Micros(lasts))
+            }
+            Self::Unplug { node, lasts } => {
+                write!(f, "{node} is unplugged for {}", Micros(lasts))
+            }
+            Self::Hang { blade, lasts } => write!(f, "{blade} hangs for {}", Micros(lasts)),
+            Self::Exit {
+                blade,
+                domain,
+                threads,
+                back,
+            } => {
+                let back = Micros(back);
+                let count = match threads {
+                    usize::MAX => "all".to_owned(),
+                    count => count.to_string(),
+                };
+                write!(
+                    f,
+                    "{count} threads of {domain} on {blade} fail, back after {back}"
+                )
+            }
+            Self::Sever {
+                blade,
+                noticed,
+                found,
+            } => {
+                let (noticed, found) = (Micros(noticed), Micros(found));
+                write!(
+                    f,
+                    "{blade} loses the controller, which notices after {noticed}, {blade} after {found}"
+                )
+            }
+            Self::Crash {
+                blade,
+                noticed,
+                back,
+            } => {
+                let (noticed, back) = (Micros(noticed), Micros(back));
+                write!(
+                    f,
+                    "{blade} crashes, noticed after {noticed}, back after {back}"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seed,
+            blades,
+            memories,
+            capacity,
+            pace,
+            load,
+            weather,
+            ..
+        } = self;
+        let pace = Micros(*pace);
+        writeln!(
+            f,
+            "dice {seed}; {blades} compute blades, {memories} memory blades, {capacity} pages a cache; pace {pace}"
+        )?;
+        writeln!(f, "{load:?}\n{weather:?}")?;
+        for area in &self.areas {
+            writeln!(f, "area {area}")?;
+        }
+        for (number, program) in self.programs.iter().enumerate() {
+            let ops: Vec<_> = program.ops.iter().map(ToString::to_string).collect();
+            let (blade, domain) = (program.blade, program.domain);
+            writeln!(f, "t{number} on {blade} in {domain}: {}", ops.join(", "))?;
+        }
+        for (at, disturbance) in &self.disturbances {
+            writeln!(f, "{}: {disturbance}", Micros(*at))?;
+        }
+        for echo in &self.echoes {
+            writeln!(f, "{echo:?}")?;
+        }
+        match self.flaw {
+            Some(flaw) => writeln!(f, "broken: {flaw:?}"),
+            None => Ok(()),
+        }
+    }
+}
