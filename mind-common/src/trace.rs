@@ -89,6 +89,25 @@ impl Tracing {
     }
 }
 
+impl Tracing {
+    /// The least that wants whatever one of the two wants.
+    pub fn either(self, other: Self) -> Self {
+        match (self.on, other.on) {
+            (0, _) => other,
+            (_, 0) => self,
+            _ => Self {
+                first: self.first.min(other.first),
+                last: self.last.max(other.last),
+                on: 1,
+                blade: match self.blade == other.blade {
+                    true => self.blade,
+                    false => EVERY_BLADE,
+                },
+            },
+        }
+    }
+}
+
 /// The bits of a queue pair's number that name the blade: see [`Connection::to_qp`].
 const BLADE_OF_QP: u32 = 0xff;
 
@@ -122,11 +141,12 @@ impl Record {
     }
 }
 
-/// A directory word as it reads in a line: `S{c0,c1}`, `SM{c1} for c0` while c0 waits for c1, `H{c0} was M`.
+/// A directory word as it reads in a line: `S{c0,c1}`, `SM{c1} for c0` while c0 waits for c1, `H{c0} was M`; and what
+/// blades are called there.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown(pub Word);
+pub struct Shown<F>(pub Word, pub F);
 
-impl fmt::Display for Shown {
+impl<N: fmt::Display, F: Fn(BladeId) -> N> fmt::Display for Shown<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = self.0;
         f.write_str(match word.state() {
@@ -143,12 +163,12 @@ impl fmt::Display for Shown {
             f.write_str("{")?;
             for (place, blade) in word.blades().iter().enumerate() {
                 let comma = if place == 0 { "" } else { "," };
-                write!(f, "{comma}{blade}")?;
+                write!(f, "{comma}{}", (self.1)(blade))?;
             }
             f.write_str("}")?;
         }
         if word.state().is_busy() {
-            write!(f, " for {}", word.requester())?;
+            write!(f, " for {}", (self.1)(word.requester()))?;
         }
         match word.was() {
             None => Ok(()),
@@ -213,11 +233,19 @@ mod tests {
             (start.held(Was::Lost, BladeSet::EMPTY), "H was lost"),
         ];
         for (word, text) in cases {
-            assert_eq!(Shown(word).to_string(), text);
+            assert_eq!(Shown(word, |blade| blade).to_string(), text);
             // The episode is in the word, and not what a reader looks for.
             let later = word.with_episode(Episode::new(77));
-            assert_eq!(Shown(later).to_string(), text);
+            assert_eq!(Shown(later, |blade| blade).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_word_says_blades_as_its_reader_calls_them() {
+        let both: BladeSet = [blade(0), blade(1)].into_iter().collect();
+        let word = Word::default().busy(State::SharedToModified, blade(2), both);
+        let name = |blade: BladeId| ["left", "right", "middle"][usize::from(blade.get())];
+        assert_eq!(Shown(word, name).to_string(), "SM{left,right} for middle");
     }
 
     #[test]
@@ -265,6 +293,46 @@ mod tests {
             ..record(0, 0x1000)
         };
         assert!(!tracing.wants(&without));
+    }
+
+    #[test]
+    fn what_one_of_two_wants_both_want_together() {
+        let some = [
+            Tracing::default(),
+            Tracing::EVERYTHING,
+            Tracing {
+                blade: 3,
+                ..Tracing::EVERYTHING
+            },
+            Tracing {
+                first: 0x1000,
+                last: 0x1fff,
+                blade: 2,
+                on: 1,
+            },
+            Tracing {
+                first: 0x4000,
+                last: 0x4fff,
+                blade: 3,
+                on: 1,
+            },
+        ];
+        let mut records = std::vec![Record::default()];
+        for va in [0, 0x1000, 0x2000, 0x4000] {
+            records.extend([record(2, va), record(3, va)]);
+        }
+        for (one, other) in some.iter().flat_map(|one| some.map(|other| (one, other))) {
+            let both = one.either(other);
+            for record in &records {
+                let wanted = one.wants(record) || other.wants(record);
+                assert!(
+                    !wanted || both.wants(record),
+                    "{one:?} {other:?} {record:?}"
+                );
+            }
+        }
+        assert_eq!(some[0].either(some[3]), some[3]);
+        assert_eq!(some[2].either(some[4]).blade, 3);
     }
 
     #[test]

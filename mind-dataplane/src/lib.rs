@@ -6,8 +6,8 @@
 //! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
 //! * [`Tally`]: packets by verdict,
-//! * [`Copies`]: packets for several blades, where the controller copies them.
-//! * [`Traces`]: what became of each packet, for those who ask.
+//! * [`Copies`]: packets for several blades, where the controller copies them,
+//! * [`Traces`]: what became of each packet, for those who ask; [`TraceControl`]: who asks for what.
 //!
 //! What the values mean is said in [`mind_common::table`]; no policy lives here.
 
@@ -37,4 +37,4 @@ pub use responder::Responder;
 pub use store::Store;
 pub use switch::Switch;
 pub use tally::Tally;
-pub use traces::Traces;
+pub use traces::{TraceControl, Traces};

@@ -14,14 +14,13 @@ use mind_common::{
         self, PORT_FANS_OUT, PORT_HANDS_OVER, Peer, Permission, Port, Protection, ProtectionKey,
         Translation, TranslationKey,
     },
-    trace::Tracing,
 };
 
 use crate::{
-    Copies, Directory, Error, Result, SwitchLimits, Tally, Traces, directory,
+    Copies, Directory, Error, Result, SwitchLimits, Tally, TraceControl, Traces, directory,
     maps::Maps,
     object::{self, program},
-    tally,
+    tally, traces,
 };
 
 const SWITCH: &str = "SWITCH";
@@ -37,13 +36,6 @@ const HANDED_OVER: &str = "HANDED_OVER";
 /// Bytes of the ring of packets that the controller is to copy: about 4,000 of them.
 const RING: u32 = 1 << 18;
 
-const TRACING: &str = "TRACING";
-const TRACED: &str = "TRACED";
-const RECORDS: &str = "RECORDS";
-const LOST_RECORDS: &str = "LOST_RECORDS";
-/// Bytes of the ring of records: 16,000 of them.
-const RECORDS_RING: u32 = 1 << 20;
-
 /// All maps that belong to a switch.
 const MAPS: [&str; 19] = [
     SWITCH,
@@ -56,10 +48,10 @@ const MAPS: [&str; 19] = [
     TRANSLATION,
     LOSSES,
     HANDED_OVER,
-    TRACING,
-    TRACED,
-    RECORDS,
-    LOST_RECORDS,
+    traces::TRACING,
+    traces::TRACED,
+    traces::RECORDS,
+    traces::LOST_RECORDS,
     tally::MAP,
     directory::MAPS[0],
     directory::MAPS[1],
@@ -303,32 +295,25 @@ impl Switch {
         )
     }
 
-    /// Says which packets records are wanted of, from now on.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn set_tracing(&mut self, tracing: Tracing) -> Result<()> {
-        self.maps.set(TRACING, 0, tracing)
-    }
-
     /// The records of packets. To be opened once: each is read by one.
     ///
     /// # Errors
     ///
     /// When the map cannot be opened again.
     pub fn open_traces(&self) -> Result<Traces> {
-        Traces::new(RECORDS, self.maps.open_again(RECORDS)?)
+        Traces::new(self.maps.open_again(traces::RECORDS)?)
     }
 
-    /// How many records were wanted and found no room, since the program was loaded.
+    /// What turns records on and off.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses.
-    pub fn lost_records(&self) -> Result<u64> {
-        let lost = self.maps.per_cpu::<u64>(LOST_RECORDS, 0)?;
-        Ok(lost.into_iter().sum())
+    /// When the maps cannot be opened again.
+    pub fn open_trace_control(&self) -> Result<TraceControl> {
+        TraceControl::new(
+            self.maps.open_again(traces::TRACING)?,
+            self.maps.open_again(traces::LOST_RECORDS)?,
+        )
     }
 
     /// Says where the compute blade is. A zeroed [`Peer`] for nowhere any more.
@@ -562,7 +547,7 @@ impl Switch {
 fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 11] {
     [
         (HANDED_OVER, RING),
-        (RECORDS, RECORDS_RING),
+        (traces::RECORDS, traces::RING),
         (PORTS, limits.interfaces),
         (DEVICES, limits.interfaces),
         (tally::MAP, limits.interfaces),

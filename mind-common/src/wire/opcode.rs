@@ -56,6 +56,26 @@ impl Opcode {
         Self::FanOut,
     ];
 
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::ReadResponse => "read-response",
+            Self::Acknowledge => "acknowledge",
+            Self::AtomicAcknowledge => "atomic-acknowledge",
+            Self::CmpSwap => "cmp-swap",
+            Self::FetchAdd => "fetch-add",
+            Self::Acquire => "acquire",
+            Self::Upgrade => "upgrade",
+            Self::Invalidate => "invalidate",
+            Self::InvalidateAck => "invalidate-ack",
+            Self::InvalidateAckFetch => "invalidate-ack-fetch",
+            Self::Forward => "forward",
+            Self::FanOut => "fan-out",
+        }
+    }
+
     /// The opcode with that number, if it is one of ours.
     #[inline(always)]
     pub const fn from_u8(number: u8) -> Option<Self> {

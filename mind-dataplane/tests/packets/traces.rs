@@ -92,7 +92,11 @@ fn what_is_not_for_the_switch_has_a_verdict_alone(world: &mut World) {
 
 fn records_that_find_no_room_are_counted(world: &mut World) {
     const SENT: u32 = 20_000;
-    let lost = |world: &World| world.bed.switch.lost_records().expect("it can be read");
+    let lost = |world: &World| {
+        let control = world.bed.switch.open_trace_control();
+        let control = control.expect("maps can be opened again");
+        control.lost().expect("it can be read")
+    };
     world.trace(Tracing::EVERYTHING);
     let before = lost(world);
     let mut sent = 0;

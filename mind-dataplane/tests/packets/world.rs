@@ -430,8 +430,9 @@ impl World {
 
     /// Says which packets are traced.
     pub fn trace(&mut self, tracing: mind_common::trace::Tracing) {
-        let switch = &mut self.bed.switch;
-        switch.set_tracing(tracing).expect("an array can be set");
+        let control = self.bed.switch.open_trace_control();
+        let mut control = control.expect("maps can be opened again");
+        control.set(tracing).expect("an array can be set");
     }
 
     /// The slot of [`PAGE`].
