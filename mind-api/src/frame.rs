@@ -74,6 +74,7 @@ mod tests {
     use super::*;
     use crate::errno::{Errno, Failure};
     use crate::message::{Access, Command, Hello, Reply, Report, Request};
+    use crate::operator::{AddressRange, TraceFilter, Traced, TracedPacket};
 
     #[test]
     fn a_frame_reads_as_people_would_write_it() {
@@ -106,9 +107,31 @@ mod tests {
                 answered: 0,
                 body: Request::Status,
             },
+            Frame::Request {
+                id: 3,
+                answered: 0,
+                body: Request::Trace(TraceFilter {
+                    blade: Some("c0".into()),
+                    ranges: vec![AddressRange {
+                        va: 0x1000_0000_0000,
+                        length: u64::MAX,
+                    }],
+                }),
+            },
             Frame::Reply {
                 id: 1,
                 body: Ok(Reply::Done),
+            },
+            Frame::Reply {
+                id: 3,
+                body: Ok(Reply::Traced(Traced {
+                    packets: vec![TracedPacket {
+                        when: 1_800_000_000_000_000_000,
+                        before: Some(u64::MAX),
+                        ..TracedPacket::default()
+                    }],
+                    lost: 2,
+                })),
             },
             Frame::Reply {
                 id: 1,

@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Failure;
-use crate::operator::{Check, RegionOrder, RegionStatus, Status, VmaStatus};
+use crate::operator::{
+    Check, RegionOrder, RegionStatus, Status, TraceFilter, Traced, VmaStatus,
+};
 use crate::program::BladeReport;
 
 /// Who calls.
@@ -232,6 +234,12 @@ pub enum Request {
     ListCaches,
     /// By an operator on the switch: whether books, tables and blades agree; answered by [`Reply::Checked`].
     Check,
+    /// By an operator on the switch: from now on and until this connection ends, note what becomes of packets. What
+    /// this connection asked for before is over.
+    Trace(TraceFilter),
+    /// By an operator that traces: what was noted and not told yet; answered by [`Reply::Traced`] when there is
+    /// something.
+    NextTraced,
 }
 
 impl Request {
@@ -257,6 +265,8 @@ impl Request {
             Self::ListRegions { .. } => "list_regions",
             Self::ListCaches => "list_caches",
             Self::Check => "check",
+            Self::Trace(_) => "trace",
+            Self::NextTraced => "next_traced",
         }
     }
 }
@@ -324,6 +334,8 @@ pub enum Reply {
     },
     /// What a check found.
     Checked(Check),
+    /// What became of packets.
+    Traced(Traced),
 }
 
 /// What the controller asks of an agent.

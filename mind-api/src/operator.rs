@@ -1,4 +1,4 @@
-//! What operators are told: blades, domains, ports, vmas, regions, discrepancies.
+//! What operators are told: blades, domains, ports, vmas, regions, discrepancies, packets.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -239,4 +239,57 @@ pub struct Discrepancy {
     pub found: String,
     /// What to do about it.
     pub fix: String,
+}
+
+/// Which packets an operator wants to be told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceFilter {
+    /// Only those of the connection of the compute blade of that name, what memory answers it included.
+    #[serde(default)]
+    pub blade: Option<String>,
+    /// Only those that name an address in one of these ranges; of none: all.
+    #[serde(default)]
+    pub ranges: Vec<AddressRange>,
+}
+
+/// Addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressRange {
+    /// The first.
+    pub va: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// What the switch did with some packets, in the order in which it told of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// The packets.
+    pub packets: Vec<TracedPacket>,
+    /// Packets that are missing before these: they came faster than they could be told of. Some of them may not have
+    /// been asked for.
+    pub lost: u64,
+}
+
+/// What the switch did with a packet. Fields that the packet did not have are `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedPacket {
+    /// When it came, in nanoseconds since 1970.
+    pub when: u64,
+    /// The index of the interface that it came in at.
+    pub ifindex: u32,
+    /// What became of it, as in [`PortStatus::packets`].
+    pub verdict: String,
+    /// The opcode in its BTH.
+    pub opcode: Option<u8>,
+    /// The queue pair that it was for.
+    pub qp: Option<u32>,
+    /// Its packet sequence number.
+    pub psn: Option<u32>,
+    /// The address that it named.
+    pub va: Option<u64>,
+    /// The directory word that it met.
+    pub before: Option<u64>,
+    /// The directory word that it left.
+    pub after: Option<u64>,
 }

@@ -4,6 +4,7 @@
 //! * [`session`] is a connection of a blade, a program's agent or an operator, [`door`] where operators come in,
 //! * [`agent`] is how a blade's agent is told what to do,
 //! * [`copier`] copies invalidations where the switch does not,
+//! * [`tracer`] tells operators what becomes of packets,
 //! * [`metrics`] is what Prometheus is told,
 //! * [`plane`] is the data plane as it begins and ends, [`store`] what else outlives the controller,
 //! * [`fdb`] finds the port that a blade is behind,
@@ -19,6 +20,7 @@ mod metrics;
 mod plane;
 mod session;
 mod store;
+mod tracer;
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -47,6 +49,7 @@ use self::{
     host::{Host, plan::Cidr},
     metrics::Events,
     plane::{Begun, Plane},
+    tracer::Tracer,
 };
 
 /// The controller's TCP port where nobody says another.
@@ -136,11 +139,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let begun = begin(&args, host.address()).await;
     let result = match begun {
         Ok((plane, serving)) => {
+            let tracer = Arc::clone(&serving.tracer);
             let (result, is_told) = tokio::select! {
                 _ = term.recv() => (Ok(()), true),
                 _ = int.recv() => (Ok(()), true),
                 result = serving.serve() => (result, false),
             };
+            tracer.end();
             // Who ends by an error may be started again, and goes on.
             if !is_told || args.keep {
                 plane.leave();
@@ -161,6 +166,7 @@ struct Serving {
     door: Door,
     core: Arc<Mutex<Core>>,
     events: Arc<Events>,
+    tracer: Arc<Tracer>,
     shown: Option<TcpListener>,
 }
 
@@ -190,15 +196,18 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
         is_taken_over,
     } = Plane::begin(args, *listen.ip())?;
     let copied = copier::start(switch.open_copies()?, *listen.ip())?;
+    let tracer = Tracer::start(switch.open_traces()?, switch.open_trace_control()?)?;
     let events = Arc::new(Events::new().context("cannot count events")?);
     let counted = Arc::clone(&events);
     let kept = (store, is_taken_over);
-    let core = Core::new(switch, args, *listen.ip(), copied, counted, kept)?;
+    let helpers = (copied, Arc::clone(&tracer));
+    let core = Core::new(switch, args, *listen.ip(), helpers, counted, kept)?;
     let serving = Serving {
         listener,
         door,
         core: Arc::new(Mutex::new(core)),
         events,
+        tracer,
         shown,
     };
     if is_taken_over {
@@ -227,6 +236,7 @@ impl Serving {
             door,
             core,
             events,
+            tracer: _,
             shown,
         } = self;
         let mut tasks = JoinSet::new();

@@ -1,7 +1,7 @@
 //! A connection: greets, takes requests, passes commands on and their answers back.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use tokio::{
     sync::{Mutex, mpsc, watch},
 };
 
-use super::{agent::Agent, core::Core};
+use super::{agent::Agent, core::Core, tracer::Following};
 
 /// Frames that may wait to be sent on a connection.
 const WAITING: usize = 64;
@@ -40,6 +40,22 @@ pub(super) struct Session {
     pub(super) peer: Peer,
     pub(super) agent: Agent,
     pub(super) registered: Mutex<Option<Registered>>,
+    /// What an operator traces.
+    following: std::sync::Mutex<Option<Arc<Following>>>,
+}
+
+impl Session {
+    /// Notes packets for it from now on, as long as it is there.
+    pub(super) fn trace(&self, following: Following) {
+        *self.following() = Some(Arc::new(following));
+    }
+
+    fn following(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
+        // It is replaced at once.
+        self.following
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Serves a connection until it ends.
@@ -86,6 +102,7 @@ where
         peer,
         agent: Agent::new(&name, outgoing.clone()),
         registered: Mutex::new(None),
+        following: std::sync::Mutex::new(None),
     });
     let sender = tokio::spawn(async move {
         while let Some(frame) = queue.recv().await {
@@ -111,6 +128,14 @@ where
                 ..
             }) => {
                 tokio::spawn(await_blades(id, is_complete.clone(), outgoing.clone()));
+            }
+            Ok(Frame::Request {
+                id,
+                body: Request::NextTraced,
+                ..
+            }) => {
+                let following = session.following().clone();
+                tokio::spawn(next_traced(id, following, outgoing.clone()));
             }
             Ok(Frame::Request { id, answered, body }) => {
                 // Not here: what is asked may wait for a command's answer on this connection.
@@ -149,6 +174,7 @@ where
         }
     }
     session.agent.gone();
+    *session.following() = None;
     let registered = *session.registered.lock().await;
     if let Some(registered) = registered {
         tracing::warn!(name, ?registered, "a blade is gone");
@@ -196,6 +222,23 @@ async fn await_blades(
                 true => Ok(Reply::Done),
                 false => Err(Failure::new(Errno::EIO, "the controller is ending")),
             };
+            let _ = outgoing.send(Frame::Reply { id, body }).await;
+        }
+    }
+}
+
+/// Answers the request `id` when packets were noted, unless the connection ends before.
+async fn next_traced(id: u64, following: Option<Arc<Following>>, outgoing: mpsc::Sender<Frame>) {
+    let Some(following) = following else {
+        let message = "this connection traces nothing yet";
+        let body = Err(Failure::new(Errno::EINVAL, message));
+        let _ = outgoing.send(Frame::Reply { id, body }).await;
+        return;
+    };
+    tokio::select! {
+        () = outgoing.closed() => {}
+        traced = following.next() => {
+            let body = Ok(Reply::Traced(traced));
             let _ = outgoing.send(Frame::Reply { id, body }).await;
         }
     }

@@ -51,6 +51,7 @@ use super::{
     metrics::Events,
     session::{Registered, Session},
     store::{Asked, Store},
+    tracer::Tracer,
 };
 use blades::Departed;
 pub(super) use recovery::GRACE;
@@ -70,6 +71,8 @@ pub(super) struct Core {
     is_complete: watch::Sender<bool>,
     /// What the copier counts.
     copied: Arc<Copied>,
+    /// Tells operators what becomes of packets.
+    tracer: Arc<Tracer>,
     /// What Prometheus is told.
     events: Arc<Events>,
     address: std::net::Ipv4Addr,
@@ -119,7 +122,7 @@ impl Core {
         switch: Switch,
         args: &Args,
         address: std::net::Ipv4Addr,
-        copied: Arc<Copied>,
+        (copied, tracer): (Arc<Copied>, Arc<Tracer>),
         events: Arc<Events>,
         (store, is_taken_over): (Store, bool),
     ) -> Result<Self> {
@@ -157,6 +160,7 @@ impl Core {
             pins: args.pin.clone(),
             is_complete: watch::Sender::new(false),
             copied,
+            tracer,
             events,
             address,
             began: Instant::now(),
@@ -255,7 +259,8 @@ impl Core {
             | Request::ListVmas { .. }
             | Request::ListRegions { .. }
             | Request::ListCaches
-            | Request::Check => return self.operate(session, request).await,
+            | Request::Check
+            | Request::Trace(_) => return self.operate(session, request).await,
             _ => {}
         }
         let caller = match *session.registered.lock().await {
@@ -279,7 +284,9 @@ impl Core {
             | Request::ListVmas { .. }
             | Request::ListRegions { .. }
             | Request::ListCaches
-            | Request::Check => Err(broken(&"a request that was answered before")),
+            | Request::Check
+            | Request::Trace(_)
+            | Request::NextTraced => Err(broken(&"a request that was answered before")),
             Request::Sync { domain, va, length } => {
                 self.policy.check_presence(caller, domain)?;
                 self.sync(caller, Va(va), length).await
@@ -374,6 +381,7 @@ impl Core {
             } => self.list_regions(from..to, order, limit),
             Request::ListCaches => Ok(self.list_caches().await),
             Request::Check => self.check().await.map(Reply::Checked),
+            Request::Trace(filter) => self.trace(session, &filter),
             _ => Err(broken(&"a request that is no operator's")),
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use mind_api::{
     Command, Errno, Failure, Reply,
     message::{BladeKind, Report},
-    operator::{FanOut, PortStatus, RegionOrder, RegionStatus, Status},
+    operator::{FanOut, PortStatus, RegionOrder, RegionStatus, Status, TraceFilter},
 };
 use mind_common::{
     addr::{Va, WINDOW_BASE, WINDOW_SIZE},
@@ -15,7 +15,10 @@ use mind_common::{
 use mind_ctl::directory::Entry;
 use mind_dataplane::attach;
 
-use super::{Core, broken, index};
+use super::{
+    super::{session::Session, tracer::Wanted},
+    Core, broken, index,
+};
 
 /// Vmas in one answer; each takes about 300 bytes, and more where many ranges of it differ.
 const MOST_VMAS: usize = 500;
@@ -69,6 +72,27 @@ impl Core {
             });
         }
         status
+    }
+
+    /// From now on an operator's session notes what becomes of packets.
+    pub(super) fn trace(&self, session: &Session, filter: &TraceFilter) -> Result<Reply, Failure> {
+        let mut compute = self.policy.registry().blades(BladeKind::Compute);
+        let blade = match &filter.blade {
+            None => None,
+            Some(name) => {
+                let blade = compute.find(|blade| blade.name == *name);
+                let number = blade.and_then(|blade| BladeId::new(blade.number));
+                let none = || {
+                    let message =
+                        format!("there is no compute blade {name}; `mind-ctl blades` lists them");
+                    Failure::new(Errno::ENOENT, message)
+                };
+                Some(number.ok_or_else(none)?)
+            }
+        };
+        let following = self.tracer.follow(Wanted::new(blade, &filter.ranges));
+        session.trace(following.map_err(|error| broken(&error))?);
+        Ok(Reply::Done)
     }
 
     pub(super) fn list_vmas(&self, from: Va) -> Reply {
