@@ -6,9 +6,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Failure;
-use crate::operator::{
-    Check, RegionOrder, RegionStatus, Status, TraceFilter, Traced, VmaStatus,
-};
+use crate::operator::{Check, RegionOrder, RegionStatus, Status, TraceFilter, Traced, VmaStatus};
 use crate::program::BladeReport;
 
 /// Who calls.

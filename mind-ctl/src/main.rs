@@ -8,7 +8,7 @@ use std::{ffi::OsString, process::ExitCode};
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use operator::{Format, blades, check, error, ports, region, regions, status, top, vmas};
+use operator::{Format, blades, check, error, ports, region, regions, status, top, trace, vmas};
 
 /// Controls a MIND switch.
 #[derive(Parser)]
@@ -36,6 +36,8 @@ enum Verb {
     Counters(ports::CounterArgs),
     /// Show how blades, ports and the busiest regions do, live.
     Top(top::Args),
+    /// Show what the switch does with each packet, live; on the switch only.
+    Trace(trace::Args),
     /// Compare the controller's books, the data plane's tables and the blades; fails if they do not agree.
     Check(check::Args),
     /// Reset, split or merge a region, under traffic; on the switch only.
@@ -58,6 +60,7 @@ impl Verb {
             Self::Ports(args) => &args.common,
             Self::Counters(args) => &args.common,
             Self::Top(args) => &args.common,
+            Self::Trace(args) => &args.common,
             Self::Check(args) => &args.common,
             Self::Region(args) => &args.common,
         };
@@ -114,6 +117,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Ports(args) => runtime.block_on(ports::run(&args)),
         Verb::Counters(args) => runtime.block_on(ports::run_counters(&args)),
         Verb::Top(args) => runtime.block_on(top::run(&args)),
+        Verb::Trace(args) => runtime.block_on(trace::run(&args)),
         Verb::Check(args) => runtime.block_on(check::run(&args)),
         Verb::Region(args) => runtime.block_on(region::run(&args)),
         Verb::Completions(args) => args.print(Cli::command()),

@@ -2,7 +2,7 @@
 //!
 //! * [`status`], [`blades`], [`vmas`], [`regions`], [`ports`]: what there is,
 //! * [`region`]: what can be done to a region,
-//! * [`top`]: what goes on,
+//! * [`top`]: what goes on, [`trace`]: packet by packet,
 //! * [`check`]: whether all of it agrees,
 //! * [`error`]: how a failure is printed.
 
@@ -14,6 +14,7 @@ pub(crate) mod region;
 pub(crate) mod regions;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub(crate) mod vmas;
 
 use std::time::Duration;

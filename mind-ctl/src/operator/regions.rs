@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
 }
 
 /// First address of the vma that `address` is in, and the address after its last.
-async fn vma_at(controller: &Controller, address: u64) -> Result<(u64, u64)> {
+pub(super) async fn vma_at(controller: &Controller, address: u64) -> Result<(u64, u64)> {
     let mut from = Some(0);
     while let Some(first) = from {
         match controller.ask(Request::ListVmas { from: first }).await? {

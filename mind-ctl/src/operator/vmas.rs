@@ -7,7 +7,7 @@ use mind_api::{
     operator::{AccessRange, VmaStatus},
 };
 
-use super::{Common, bytes, lines, table, unexpected};
+use super::{Common, Controller, bytes, lines, table, unexpected};
 
 /// What `mind-ctl vmas` takes.
 #[derive(clap::Args)]
@@ -21,6 +21,15 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args) -> Result<()> {
     let controller = args.common.connect().await?;
+    let mut vmas = list(&controller).await?;
+    if let Some(domain) = &args.domain {
+        vmas.retain(|vma| vma.domain_name == *domain);
+    }
+    args.common.print(&vmas, |vmas| as_text(vmas))
+}
+
+/// All there are, by address.
+pub(super) async fn list(controller: &Controller) -> Result<Vec<VmaStatus>> {
     let mut vmas = Vec::new();
     let mut from = Some(0);
     while let Some(first) = from {
@@ -32,10 +41,7 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
             other => return unexpected(&other),
         }
     }
-    if let Some(domain) = &args.domain {
-        vmas.retain(|vma| vma.domain_name == *domain);
-    }
-    args.common.print(&vmas, |vmas| as_text(vmas))
+    Ok(vmas)
 }
 
 fn as_text(vmas: &[VmaStatus]) -> String {

@@ -408,7 +408,10 @@ mod tests {
         };
         let foreign = told(&foreign, 0);
         assert_eq!(foreign.verdict, "foreign");
-        assert_eq!((foreign.opcode, foreign.qp, foreign.psn), (None, None, None));
+        assert_eq!(
+            (foreign.opcode, foreign.qp, foreign.psn),
+            (None, None, None)
+        );
         assert_eq!(foreign.va, None);
     }
 }
