@@ -3,6 +3,9 @@
 //! A packet's record is put together beside its way through the program, in a place of the processor's own, and given
 //! out at the end, when the verdict is known. Each step asks anew whether somebody traces: the verifier forgets the
 //! answer behind it, and walks what follows once.
+//!
+//! What a step does then is a global function, which the verifier walks once by itself and not again wherever it is
+//! called. Such a function takes and gives numbers only, and has to give one: [`DONE`].
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use mind_common::{
@@ -13,6 +16,9 @@ use mind_common::{
 };
 
 use crate::{atomics, maps, packet::Frame};
+
+/// What global functions give; nobody looks at it.
+const DONE: u32 = 0;
 
 /// What is asked for, if anything is.
 #[inline(always)]
@@ -26,14 +32,15 @@ fn asked() -> Option<*const Tracing> {
 #[inline(always)]
 pub fn begin(ifindex: u32) {
     if asked().is_some() {
-        note_begin(ifindex);
+        mind_trace_begin(ifindex);
     }
 }
 
 #[inline(never)]
-fn note_begin(ifindex: u32) {
+#[unsafe(no_mangle)]
+extern "C" fn mind_trace_begin(ifindex: u32) -> u32 {
     let Some(record) = maps::TRACED.get_ptr_mut(0) else {
-        return;
+        return DONE;
     };
     // SAFETY: a value of this processor's own, which no other program changes while this one runs; so below.
     unsafe {
@@ -41,6 +48,7 @@ fn note_begin(ifindex: u32) {
         (*record).ifindex = ifindex;
         (*record).known = 0;
     }
+    DONE
 }
 
 /// It is RoCEv2 for the switch.
@@ -49,7 +57,7 @@ pub fn frame(frame: &Frame) {
     if asked().is_some() {
         // All headers that name an address begin with it.
         let va = frame.reth().va.get();
-        note_frame(
+        mind_trace_frame(
             frame.bth.opcode,
             frame.bth.dest_qp(),
             frame.bth.seq().get(),
@@ -59,11 +67,12 @@ pub fn frame(frame: &Frame) {
 }
 
 #[inline(never)]
-fn note_frame(opcode: u8, qp: u32, psn: u32, va: u64) {
+#[unsafe(no_mangle)]
+extern "C" fn mind_trace_frame(opcode: u8, qp: u32, psn: u32, va: u64) -> u32 {
     const AETHS: core::ops::RangeInclusive<u8> =
         Opcode::ReadResponse as u8..=Opcode::AtomicAcknowledge as u8;
     let Some(record) = maps::TRACED.get_ptr_mut(0) else {
-        return;
+        return DONE;
     };
     let names_va = if AETHS.contains(&opcode) { 0 } else { KNOWS_VA };
     // SAFETY: see above.
@@ -74,20 +83,22 @@ fn note_frame(opcode: u8, qp: u32, psn: u32, va: u64) {
         (*record).va = va;
         (*record).known = KNOWS_BTH | names_va;
     }
+    DONE
 }
 
 /// It met a directory word, and left this one.
 #[inline(always)]
 pub fn change(before: Word, after: Word) {
     if asked().is_some() {
-        note_change(before.raw(), after.raw());
+        mind_trace_change(before.raw(), after.raw());
     }
 }
 
 #[inline(never)]
-fn note_change(before: u64, after: u64) {
+#[unsafe(no_mangle)]
+extern "C" fn mind_trace_change(before: u64, after: u64) -> u32 {
     let Some(record) = maps::TRACED.get_ptr_mut(0) else {
-        return;
+        return DONE;
     };
     // SAFETY: see above.
     unsafe {
@@ -95,27 +106,29 @@ fn note_change(before: u64, after: u64) {
         (*record).after = after;
         (*record).known |= KNOWS_WORD;
     }
+    DONE
 }
 
 /// That became of it.
 #[inline(always)]
 pub fn end(verdict: Verdict) {
     if asked().is_some() {
-        give_out(verdict as u32);
+        mind_trace_end(verdict as u32);
     }
 }
 
 #[inline(never)]
-fn give_out(verdict: u32) {
+#[unsafe(no_mangle)]
+extern "C" fn mind_trace_end(verdict: u32) -> u32 {
     let (Some(tracing), Some(record)) = (maps::TRACING.get_ptr(0), maps::TRACED.get_ptr_mut(0))
     else {
-        return;
+        return DONE;
     };
     // SAFETY: see above. What is asked for may change meanwhile; then a record more or less is given out.
     unsafe {
         (*record).verdict = verdict;
         if !(*tracing).wants(&*record) {
-            return;
+            return DONE;
         }
         if maps::RECORDS.output::<Record>(&*record, 0).is_err()
             && let Some(lost) = maps::LOST_RECORDS.get_ptr_mut(0)
@@ -123,4 +136,5 @@ fn give_out(verdict: u32) {
             *lost += 1;
         }
     }
+    DONE
 }
