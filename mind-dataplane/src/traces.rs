@@ -55,6 +55,16 @@ impl TraceControl {
         })
     }
 
+    /// Which packets records are wanted of.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn get(&self) -> Result<Tracing> {
+        let tracing = self.tracing.get(&0, 0).map_err(unfit(TRACING))?;
+        Ok(tracing.0)
+    }
+
     /// Says which packets records are wanted of, from now on.
     ///
     /// # Errors
