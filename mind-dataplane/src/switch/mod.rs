@@ -1,0 +1,265 @@
+//! The switch's programs and maps: loaded, pinned, opened again.
+//!
+//! * [`ports`]: who the switch is, and where blades are,
+//! * [`tables`]: what domains may do, and where addresses are kept.
+
+mod ports;
+mod tables;
+
+use std::path::Path;
+
+use aya::{
+    Ebpf,
+    programs::{SchedClassifier, Xdp},
+};
+use mind_common::{addr::Va, losses::Place};
+
+use crate::{
+    Copies, Directory, Result, SwitchLimits, TraceControl, Traces, directory,
+    maps::Maps,
+    object::{self, program},
+    tally, traces,
+};
+
+const SWITCH: &str = "SWITCH";
+const PORTS: &str = "PORTS";
+const DEVICES: &str = "DEVICES";
+const COMPUTE: &str = "COMPUTE";
+const MEMORY: &str = "MEMORY";
+const GRANTS: &str = "GRANTS";
+const PROTECTION: &str = "PROTECTION";
+const TRANSLATION: &str = "TRANSLATION";
+const LOSSES: &str = "LOSSES";
+const HANDED_OVER: &str = "HANDED_OVER";
+/// Bytes of the ring of packets that the controller is to copy: about 4,000 of them.
+const RING: u32 = 1 << 18;
+
+/// All maps that belong to a switch.
+const MAPS: [&str; 19] = [
+    SWITCH,
+    PORTS,
+    DEVICES,
+    COMPUTE,
+    MEMORY,
+    GRANTS,
+    PROTECTION,
+    TRANSLATION,
+    LOSSES,
+    HANDED_OVER,
+    traces::TRACING,
+    traces::TRACED,
+    traces::RECORDS,
+    traces::LOST_RECORDS,
+    tally::MAP,
+    directory::MAPS[0],
+    directory::MAPS[1],
+    directory::MAPS[2],
+    directory::MAPS[3],
+];
+
+/// Where the programs are.
+enum Programs {
+    /// In the object that this process loaded.
+    Object(Box<Ebpf>),
+    /// Opened where they were pinned.
+    Pinned(Box<(Xdp, SchedClassifier)>),
+}
+
+/// A switch's data plane: its programs, and the tables that they read.
+pub struct Switch {
+    programs: Programs,
+    maps: Maps,
+    directory: Directory,
+}
+
+impl Switch {
+    /// Loads programs and maps. Nothing is attached, and every table is empty: no packet is
+    /// taken for the switch's.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, for want of privileges or memory.
+    pub fn load(limits: &SwitchLimits) -> Result<Self> {
+        let mut ebpf = object::load(
+            &sizes(limits),
+            limits.tries,
+            limits.log_verdicts,
+            limits.lose_on_purpose,
+        )?;
+        object::xdp(&mut ebpf, program::SWITCH)?;
+        object::classifier(&mut ebpf, program::FAN_OUT)?;
+        let maps = Maps::take(&mut ebpf, &MAPS)?;
+        Ok(Self {
+            programs: Programs::Object(Box::new(ebpf)),
+            directory: Directory::new(&maps)?,
+            maps,
+        })
+    }
+
+    /// Has the switch lose so many of the packets that come to `place`; it must have been
+    /// [loaded for that](SwitchLimits::lose_on_purpose).
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn lose(&mut self, place: Place, packets: u64) -> Result<()> {
+        self.maps.set(LOSSES, place.index(), packets)
+    }
+
+    /// How many of the packets that come to `place` are still to be lost.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn to_lose(&self, place: Place) -> Result<u64> {
+        self.maps.get(LOSSES, place.index())
+    }
+
+    /// Pins programs and maps in `folder`, which is made: they stay when this process ends.
+    ///
+    /// # Errors
+    ///
+    /// When `folder` is not in a BPF file system, or something is pinned there already.
+    pub fn pin(&mut self, folder: &Path) -> Result<()> {
+        object::make_folder(folder)?;
+        self.maps.pin(folder)?;
+        let switch = self.xdp()?;
+        object::pin(folder, program::SWITCH, |path| switch.pin(path))?;
+        let fan_out = self.fan_out()?;
+        object::pin(folder, program::FAN_OUT, |path| fan_out.pin(path))
+    }
+
+    /// Opens what [`pin`](Self::pin) pinned in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// When something is missing there.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let maps = Maps::open(folder, &MAPS)?;
+        Ok(Self {
+            programs: Programs::Pinned(Box::new((
+                object::pinned_xdp(folder, program::SWITCH)?,
+                object::pinned_classifier(folder, program::FAN_OUT)?,
+            ))),
+            directory: Directory::new(&maps)?,
+            maps,
+        })
+    }
+
+    /// Removes what [`pin`](Self::pin) pinned in `folder`, as far as it is there. Detach the
+    /// ports first.
+    ///
+    /// # Errors
+    ///
+    /// When something is there and cannot be removed.
+    pub fn unpin(folder: &Path) -> Result<()> {
+        let programs = [program::SWITCH, program::FAN_OUT];
+        object::unpin(folder, MAPS.into_iter().chain(programs))
+    }
+
+    /// The object, when it is this process's own.
+    #[cfg(feature = "harness")]
+    pub(crate) fn object(&mut self) -> Option<&mut Ebpf> {
+        match &mut self.programs {
+            Programs::Object(ebpf) => Some(ebpf),
+            Programs::Pinned(_) => None,
+        }
+    }
+
+    /// The XDP program.
+    pub(crate) fn xdp(&mut self) -> Result<&mut Xdp> {
+        match &mut self.programs {
+            Programs::Object(ebpf) => object::xdp(ebpf, program::SWITCH),
+            Programs::Pinned(programs) => Ok(&mut programs.0),
+        }
+    }
+
+    /// The TC program.
+    pub(crate) fn fan_out(&mut self) -> Result<&mut SchedClassifier> {
+        match &mut self.programs {
+            Programs::Object(ebpf) => object::classifier(ebpf, program::FAN_OUT),
+            Programs::Pinned(programs) => Ok(&mut programs.1),
+        }
+    }
+
+    /// The packets that are handed over to be copied, from now on. To be opened once: each is read by one.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be opened again.
+    pub fn open_copies(&self) -> Result<Copies> {
+        Copies::new(
+            self.maps.open_again(HANDED_OVER)?,
+            self.maps.open_again(COMPUTE)?,
+        )
+    }
+
+    /// The records of packets. To be opened once: each is read by one.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be opened again.
+    pub fn open_traces(&self) -> Result<Traces> {
+        Traces::new(self.maps.open_again(traces::RECORDS)?)
+    }
+
+    /// What turns records on and off.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be opened again.
+    pub fn open_trace_control(&self) -> Result<TraceControl> {
+        TraceControl::new(
+            self.maps.open_again(traces::TRACING)?,
+            self.maps.open_again(traces::LOST_RECORDS)?,
+        )
+    }
+
+    /// The directory's tables and slots.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The directory's tables and slots once more, for another thread.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be mapped into memory again.
+    pub fn open_directory(&self) -> Result<Directory> {
+        Directory::new(&self.maps)
+    }
+
+    /// Lets the programs find block table `table` for the block that `va` is in, or none.
+    ///
+    /// # Errors
+    ///
+    /// When there are more blocks than [`SwitchLimits::blocks`].
+    pub fn set_block(&mut self, va: Va, table: Option<u32>) -> Result<()> {
+        Directory::set_block(&mut self.maps, va.block(), table)
+    }
+
+    /// The blocks, by number, that have a table, and which; in no order.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn blocks(&self) -> Result<Vec<(u64, u32)>> {
+        Directory::blocks(&self.maps)
+    }
+}
+
+fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 11] {
+    [
+        (HANDED_OVER, RING),
+        (traces::RECORDS, traces::RING),
+        (PORTS, limits.interfaces),
+        (DEVICES, limits.interfaces),
+        (tally::MAP, limits.interfaces),
+        (GRANTS, limits.domains),
+        (PROTECTION, limits.protection),
+        (TRANSLATION, limits.translation),
+        (directory::MAPS[0], limits.blocks),
+        (directory::MAPS[1], limits.blocks),
+        (directory::MAPS[2], limits.slots),
+    ]
+}
