@@ -97,6 +97,15 @@ pub fn detach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Resul
         switch.set_fans_out(ifindex, false)?;
         switch.set_hands_over(ifindex, false)?;
     }
+    detach_links(interface, folder)
+}
+
+/// The same, where the maps are not this build's: XDP goes first, so that nothing is passed up to TC any more.
+///
+/// # Errors
+///
+/// As of [`detach_port`].
+pub fn detach_links(interface: &str, folder: &Path) -> Result<()> {
     remove(&link(folder, interface, program::SWITCH))?;
     remove(&link(folder, interface, program::FAN_OUT))
 }

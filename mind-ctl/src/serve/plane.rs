@@ -50,10 +50,14 @@ impl Plane {
             state: args.state.clone(),
             is_left: true,
         };
-        if let Some(known) = known
+        let known = known.filter(|_| Switch::is_pinned(&args.pin));
+        if let Some(known) = &known {
+            // Before it is opened: what another build has pinned may lack maps that this one has.
+            compare(known, &wanted, &args.pin)?;
+        }
+        if known.is_some()
             && let Ok(mut switch) = Switch::open(&args.pin)
         {
-            compare(&known, &wanted, &args.pin)?;
             plane.attach_again(args, &mut switch)?;
             return Ok(Begun {
                 plane,
@@ -131,11 +135,15 @@ impl Plane {
         let report = |what: &Path, error: &dyn std::fmt::Display| {
             tracing::error!(what = %what.display(), %error, "part of the data plane stays");
         };
-        if let Ok(mut switch) = Switch::open(&self.folder) {
-            for port in &self.ports {
-                if let Err(error) = attach::detach_port(&mut switch, port, &self.folder) {
-                    report(Path::new(port), &error);
-                }
+        let mut switch = Switch::open(&self.folder).ok();
+        for port in &self.ports {
+            let detached = match &mut switch {
+                Some(switch) => attach::detach_port(switch, port, &self.folder),
+                // Of another build, or in part.
+                None => attach::detach_links(port, &self.folder),
+            };
+            if let Err(error) = detached {
+                report(Path::new(port), &error);
             }
         }
         if let Err(error) = Switch::unpin(&self.folder) {

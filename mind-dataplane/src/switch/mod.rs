@@ -129,6 +129,11 @@ impl Switch {
         object::pin(folder, program::FAN_OUT, |path| fan_out.pin(path))
     }
 
+    /// Whether a switch is pinned in `folder`, of this build or of another.
+    pub fn is_pinned(folder: &Path) -> bool {
+        folder.join(program::SWITCH).exists()
+    }
+
     /// Opens what [`pin`](Self::pin) pinned in `folder`.
     ///
     /// # Errors
