@@ -20,6 +20,10 @@ const STRANGER: PageRequest = PageRequest {
     domain: DomainId(8),
     ..OWNER
 };
+const PAGE: Incoming = Incoming::Page {
+    version: Version::new(4),
+    about: None,
+};
 const DENIED: Incoming = Incoming::Acknowledge(Syndrome::Refused(Refusal::Denied));
 
 fn blade() -> Blade {
@@ -77,16 +81,11 @@ fn an_owner_is_not_denied_because_a_stranger_asked_first() {
     let out = answer(&mut blade, first, DENIED);
     assert!(out.contains(&failed(STRANGER, Access::Read)), "{out:?}");
     let second = request(&out, OWNER);
-    let version = Version::new(4);
-    let page = Incoming::Page {
-        version,
-        about: None,
-    };
     let installed = Action::Install {
         page: OWNER,
         writable: true,
     };
-    assert_eq!(answer(&mut blade, second, page), [installed]);
+    assert_eq!(answer(&mut blade, second, PAGE), [installed]);
     assert!(blade.is_quiet());
 }
 
@@ -95,17 +94,12 @@ fn a_stranger_is_denied_once_the_owner_has_the_page() {
     let mut blade = blade();
     let first = request(&fault(&mut blade, OWNER, Access::Read), OWNER);
     assert_eq!(fault(&mut blade, STRANGER, Access::Write), []);
-    let version = Version::new(4);
-    let page = Incoming::Page {
-        version,
-        about: None,
-    };
     let installed = Action::Install {
         page: OWNER,
         writable: false,
     };
     let denied = failed(STRANGER, Access::Write);
-    assert_eq!(answer(&mut blade, first, page), [installed, denied]);
+    assert_eq!(answer(&mut blade, first, PAGE), [installed, denied]);
     assert_eq!(fault(&mut blade, STRANGER, Access::Write), [denied]);
     assert!(blade.is_quiet());
 }

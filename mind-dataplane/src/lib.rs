@@ -5,6 +5,7 @@
 //! * [`Responder`]: a memory blade's program and pages,
 //! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
+//! * [`checksum`]: what the blades' sockets leave out,
 //! * [`Tally`]: packets by verdict,
 //! * [`Copies`]: packets for several blades, where the controller copies them,
 //! * [`Traces`]: what became of each packet, for those who ask; [`TraceControl`]: who asks for what.
@@ -12,6 +13,7 @@
 //! What the values mean is said in [`mind_common::table`]; no policy lives here.
 
 pub mod attach;
+pub mod checksum;
 mod copies;
 mod directory;
 mod error;

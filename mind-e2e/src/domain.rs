@@ -85,6 +85,22 @@ impl<'a> Domain<'a> {
         ended.with_context(|| self.bed.reports())
     }
 
+    /// Has one program on each of these blades write the same page in turns.
+    ///
+    /// # Errors
+    ///
+    /// When one of them fails, or misses a turn.
+    pub fn take_turns(&self, blades: &[&str], rounds: u64) -> Result<()> {
+        let players = blades.len();
+        let turns =
+            |player| format!("--area page turns --player {player} --players {players} {rounds}");
+        let programs = blades.iter().enumerate();
+        let programs: Vec<_> = programs
+            .map(|(player, blade)| (*blade, turns(player)))
+            .collect();
+        self.run_all(&programs)
+    }
+
     /// Where an area is.
     ///
     /// # Errors

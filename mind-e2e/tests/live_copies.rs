@@ -89,16 +89,7 @@ fn shared(bed: &Bed) -> Result<()> {
 
 fn turns(bed: &Bed) -> Result<()> {
     let domain = Domain::new(bed, "turns")?;
-    let rounds = scaled(1_000);
-    let programs: Vec<_> = BLADES
-        .iter()
-        .enumerate()
-        .map(|(player, blade)| {
-            let job = format!("--area page turns --player {player} --players 4 {rounds}");
-            (*blade, job)
-        })
-        .collect();
-    domain.run_all(&programs)?;
+    domain.take_turns(&BLADES, scaled(1_000))?;
     domain.end()
 }
 

@@ -40,19 +40,10 @@ fn counter(bed: &Bed) -> Result<()> {
 }
 
 fn take_turns(bed: &Bed, blades: &[&str], rounds: u64) -> Result<()> {
-    let players = blades.len();
     // A domain of its own: the other test's may not be gone yet, and its area with it.
-    let name = format!("{players}-turns");
+    let name = format!("{}-turns", blades.len());
     let domain = Domain::new(bed, &name)?;
-    let programs: Vec<_> = blades
-        .iter()
-        .enumerate()
-        .map(|(player, blade)| {
-            let job = format!("--area page turns --player {player} --players {players} {rounds}");
-            (*blade, job)
-        })
-        .collect();
-    domain.run_all(&programs)?;
+    domain.take_turns(blades, rounds)?;
     domain.end()
 }
 

@@ -13,6 +13,8 @@
 pub mod blades;
 pub mod candidates;
 pub mod cycle;
+#[cfg(test)]
+mod every_instruction;
 pub mod family;
 pub mod files;
 pub mod generator;

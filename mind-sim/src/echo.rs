@@ -75,6 +75,18 @@ pub struct Echo {
     pub within: u64,
 }
 
+impl Echo {
+    /// Once in so many times, within so many nanoseconds.
+    pub const fn new(after: Pair, one_in: u32, then: Then, within: u64) -> Self {
+        Self {
+            after,
+            one_in,
+            then,
+            within,
+        }
+    }
+}
+
 /// The last packets of each sort, from or to each compute blade, and when they were sent.
 pub(crate) type Kept = Vec<(BladeId, Sort, u64, Packet<Image>)>;
 

@@ -4,7 +4,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::OwnedFd,
     time::{Duration, Instant},
 };
 
@@ -122,7 +122,7 @@ impl Requester {
         let server = SocketAddrV4::new(server, UDP_PORT);
         rustix::net::connect(&socket, &server)
             .with_context(|| format!("there is no way to {server}"))?;
-        set_no_check(&socket).context("cannot switch UDP checksums off")?;
+        mind_dataplane::checksum::leave_out(&socket).context("cannot switch UDP checksums off")?;
         Ok(Self {
             socket,
             seq: Seq::new(1),
@@ -184,25 +184,5 @@ impl Serve for Requester {
             .map(|_| self.exchange(&mut request, &mut answer))
             .collect::<Result<_>>()?;
         Ok(Answer::Times { nanos })
-    }
-}
-
-/// As a compute blade's agent does: a checksum that is left to the card would stay unfinished.
-fn set_no_check(socket: &OwnedFd) -> std::io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: SO_NO_CHECK reads an int from a pointer that is valid for its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NO_CHECK,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
     }
 }

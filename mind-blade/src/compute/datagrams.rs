@@ -72,9 +72,7 @@ impl Datagrams {
         let switch = SocketAddrV4::new(switch, UDP_PORT);
         rustix::net::connect(&fd, &switch)
             .with_context(|| format!("there is no way to the switch at {switch}"))?;
-        // RoCEv2 allows a checksum of 0; one that is left to the card would be sent on unfinished
-        // by the switch.
-        set_no_check(fd.as_fd()).context("cannot switch UDP checksums off")?;
+        mind_dataplane::checksum::leave_out(&fd).context("cannot switch UDP checksums off")?;
         if sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER).is_err() {
             sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER)
                 .context("cannot set the receive buffer's size")?;
@@ -131,26 +129,6 @@ impl Datagrams {
                 Err(_) => return false,
             }
         }
-    }
-}
-
-fn set_no_check(fd: BorrowedFd<'_>) -> std::io::Result<()> {
-    use std::os::fd::AsRawFd as _;
-    let on: libc::c_int = 1;
-    // SAFETY: SO_NO_CHECK reads an int from a pointer that is valid for its size.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NO_CHECK,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
     }
 }
 

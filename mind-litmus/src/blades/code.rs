@@ -205,8 +205,7 @@ mod tests {
 
     use super::*;
     use crate::blades::access::Processor;
-    use crate::oracle;
-    use crate::parser;
+    use crate::every_instruction;
     use crate::test::{Observable, Outcome};
 
     /// The outcome of a test of one thread, on memory of this thread's own.
@@ -231,36 +230,6 @@ mod tests {
 
     #[test]
     fn every_instruction_does_what_the_oracle_says() {
-        let program = "\
-X86_64 all
-{ uint64_t x=5; uint32_t y=7; uint64_t z; 0:rax=5; 0:rbx=9; 0:rsi=3;
-  uint64_t 0:rax; uint64_t 0:rbx; uint64_t 0:rcx; uint64_t 0:rdx; uint64_t 0:rsi; uint64_t 0:rdi; }
- P0 ;
- lock cmpxchgq %rbx,(x) ;
- lock cmpxchgl %esi,(y) ;
- movl %eax,%ecx ;
- lock xaddl %ebx,(y) ;
- xchgq %rsi,(x) ;
- lock addq $4,(z) ;
- mfence ;
- lock addl %ecx,(y) ;
- movq (z),%rdx ;
- movl (y),%edi ;
- sfence ;
- lfence ;
- movq %rdx,(x) ;
-exists (x=0)
-";
-        let test = parser::parse(program).unwrap();
-        let allowed = oracle::outcomes(&test, crate::machine::Model::Tso).unwrap();
-        assert_eq!(allowed.len(), 1, "one thread has one outcome");
-        let found = outcome(&test);
-        assert!(
-            allowed.contains(&found),
-            "{} instead of {}",
-            found.shown(&test),
-            allowed.first().unwrap().shown(&test)
-        );
-        assert!(found.values().contains(&23), "y");
+        every_instruction::ends_as_the_oracle_says(outcome);
     }
 }

@@ -128,23 +128,17 @@ pub(super) fn plan(seed: u64) -> Plan {
 }
 
 fn weather(random: &mut fastrand::Rng, kind: Kind) -> Weather {
-    if kind == Kind::Echoes {
-        return Weather {
-            loss: 0,
-            duplication: 1000,
-            lateness: 800,
-            latest: 5 * MILLISECOND,
-            until: 150 * MILLISECOND,
-        };
-    }
-    if kind == Kind::Deafness {
-        return Weather {
-            loss: 400,
-            duplication: 500,
-            lateness: 200,
-            latest: 5 * MILLISECOND,
-            until: 100 * MILLISECOND,
-        };
+    let set = |loss, duplication, lateness, until| Weather {
+        loss,
+        duplication,
+        lateness,
+        latest: 5 * MILLISECOND,
+        until: until * MILLISECOND,
+    };
+    match kind {
+        Kind::Echoes => return set(0, 1000, 800, 150),
+        Kind::Deafness => return set(400, 500, 200, 100),
+        _ => {}
     }
     let is_lossy = matches!(kind, Kind::Changes | Kind::Losses) && random.bool();
     Weather {

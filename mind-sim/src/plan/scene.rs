@@ -179,31 +179,21 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
 }
 
-/// Once in so many times, within so many nanoseconds.
-const fn echo(after: Pair, one_in: u32, then: Then, within: u64) -> Echo {
-    Echo {
-        after,
-        one_in,
-        then,
-        within,
-    }
-}
-
 fn echoes(scene: Scene) -> Vec<Echo> {
     let [all, most] = [Target::Invalid, Target::Shared].map(Sort::Invalidate);
     let [all, most] = [all, most].map(Then::Arrives);
     let faults = |phase, access| Pair::Page(phase, Event::Fault(access));
     match scene {
         Scene::Denied => vec![
-            echo(faults(Phase::Shared, Access::Write), 1, all, 3_000),
-            echo(faults(Phase::Absent, Access::Read), 3, all, 4_000),
-            echo(faults(Phase::Absent, Access::Read), 3, most, 4_000),
-            echo(faults(Phase::Absent, Access::Write), 3, all, 4_000),
-            echo(faults(Phase::Absent, Access::Write), 3, most, 4_000),
+            Echo::new(faults(Phase::Shared, Access::Write), 1, all, 3_000),
+            Echo::new(faults(Phase::Absent, Access::Read), 3, all, 4_000),
+            Echo::new(faults(Phase::Absent, Access::Read), 3, most, 4_000),
+            Echo::new(faults(Phase::Absent, Access::Write), 3, all, 4_000),
+            Echo::new(faults(Phase::Absent, Access::Write), 3, most, 4_000),
         ],
         Scene::Timers => {
             let came = Pair::Page(Phase::Reading, Event::Data(Version::new(0)));
-            vec![echo(came, 2, all, 5_000)]
+            vec![Echo::new(came, 2, all, 5_000)]
         }
         Scene::Repeats => {
             let taken = [State::Invalid, State::Shared, State::Modified];
@@ -230,13 +220,13 @@ fn echoes(scene: Scene) -> Vec<Echo> {
             let taken = taken.into_iter();
             let taken = taken.flat_map(|after| others.map(|what| (after, what)));
             let late = always.chain(taken);
-            late.map(|(after, what)| echo(after, 1, Then::Arrives(what), 1_000))
+            late.map(|(after, what)| Echo::new(after, 1, Then::Arrives(what), 1_000))
                 .collect()
         }
         Scene::Numbers => {
             let kind = WordKind::of_state(State::Modified);
             let begun = Pair::Word(kind, Happening::Request(Want::Acquire, false));
-            vec![echo(begun, 1, Then::Arrives(Sort::Answer), 8_000)]
+            vec![Echo::new(begun, 1, Then::Arrives(Sort::Answer), 8_000)]
         }
         Scene::Leaving | Scene::Halves | Scene::Moves | Scene::Silence => Vec::new(),
     }

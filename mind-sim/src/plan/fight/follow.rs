@@ -19,16 +19,6 @@ use crate::{
     plan::{Change, Disturbance, MILLISECOND, blade},
 };
 
-/// Once in so many times, within so many nanoseconds.
-const fn echo(after: Pair, one_in: u32, then: Then, within: u64) -> Echo {
-    Echo {
-        after,
-        one_in,
-        then,
-        within,
-    }
-}
-
 /// What follows in a fight.
 pub(super) fn echoes(kind: Kind, region: Region) -> Vec<Echo> {
     match kind {
@@ -44,12 +34,12 @@ pub(super) fn echoes(kind: Kind, region: Region) -> Vec<Echo> {
             let all = Then::Arrives(Sort::Invalidate(Target::Invalid));
             let mut echoes = denials();
             // Kept for longer each time, so that it is denied before it was here for long enough.
-            echoes.push(echo(read, 4, all, 5_000));
+            echoes.push(Echo::new(read, 4, all, 5_000));
             // And wanted back once more while it is asked for again.
             let asked = Pair::Page(Phase::Absent, Event::Fault(Access::Read));
             for target in [Target::Invalid, Target::Shared] {
                 let again = Then::Arrives(Sort::Invalidate(target));
-                echoes.push(echo(asked, 2, again, 10_000));
+                echoes.push(Echo::new(asked, 2, again, 10_000));
             }
             echoes
         }
@@ -68,7 +58,7 @@ fn late_requests() -> Vec<Echo> {
     let late = [upgrades[0], upgrades[1], Sort::Write];
     let pairs = taken.into_iter().chain([lost]);
     pairs
-        .flat_map(|after| late.map(|what| echo(after, 1, Then::Arrives(what), 1_000)))
+        .flat_map(|after| late.map(|what| Echo::new(after, 1, Then::Arrives(what), 1_000)))
         .collect()
 }
 
@@ -87,7 +77,7 @@ fn repeats(region: Region) -> Vec<Echo> {
     let repeats = states.map(|state| Pair::Word(WordKind::of_state(state), again));
     let resets = repeats.iter().flat_map(|after| {
         let then = [300_000, 600_000, MILLISECOND];
-        then.map(|within| echo(*after, 1, reset, within))
+        then.map(|within| Echo::new(*after, 1, reset, within))
     });
     let fails = [0, 1].map(|number| {
         let blade = blade(number);
@@ -99,10 +89,10 @@ fn repeats(region: Region) -> Vec<Echo> {
         })
     });
     let granted = Pair::Word(WordKind::of_state(State::Modified), again);
-    let hangs = [0, 1].map(|number| echo(asks, 2, hang(number), 0));
+    let hangs = [0, 1].map(|number| Echo::new(asks, 2, hang(number), 0));
     resets
         .chain(hangs)
-        .chain(fails.map(|fails| echo(granted, 4, fails, 100_000)))
+        .chain(fails.map(|fails| Echo::new(granted, 4, fails, 100_000)))
         .collect()
 }
 
@@ -113,10 +103,10 @@ fn denials() -> Vec<Echo> {
     let asks = Pair::Page(Phase::Shared, Event::Fault(Access::Write));
     let denied = Pair::Page(Phase::Upgrading, Event::Refused(Refusal::Denied));
     vec![
-        echo(asks, 1, all, 5_000),
-        echo(denied, 1, most, 20_000),
-        echo(denied, 1, all, 300_000),
-        echo(denied, 1, most, 300_000),
+        Echo::new(asks, 1, all, 5_000),
+        Echo::new(denied, 1, most, 20_000),
+        Echo::new(denied, 1, all, 300_000),
+        Echo::new(denied, 1, most, 300_000),
     ]
 }
 
@@ -129,7 +119,7 @@ fn crowds() -> Vec<Echo> {
     let stored = Pair::Page(Phase::Cleaning { evicting: false }, Event::Stored);
     let came = [5_000, 50_000]
         .into_iter()
-        .flat_map(|within| came.map(|after| echo(after, 2, all, within)));
-    let stored = echo(stored, 1, most, 5_000);
+        .flat_map(|within| came.map(|after| Echo::new(after, 2, all, within)));
+    let stored = Echo::new(stored, 1, most, 5_000);
     came.chain([stored]).collect()
 }
