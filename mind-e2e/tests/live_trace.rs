@@ -138,10 +138,14 @@ fn is_on(tracing: &Tracing) -> bool {
 }
 
 fn shows(bed: &Bed) -> Result<()> {
-    let domain = Domain::new(bed, "traced")?;
+    shows_of("traced", bed)
+}
+
+fn shows_of(name: &str, bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, name)?;
     domain.run("c0", "--area heap --pages 4 fill")?;
-    let va = domain.place("c1", "heap")?;
-    let trace = Trace::start("--domain traced -o json", is_on)?;
+    let va = domain.place("c1", "--area heap --pages 4")?;
+    let trace = Trace::start(&format!("--domain {name} -o json"), is_on)?;
     domain.run("c1", "--area heap --pages 4 fill")?;
     let mut seen = Vec::new();
     let invalidated = loop {
@@ -251,5 +255,5 @@ fn taken_over(bed: &Bed) -> Result<()> {
     bed.restart("ctl", &[])?;
     ensure!(is_off(&control()?.get()?), "packets are traced for nobody");
     // And it can be asked again.
-    shows(bed)
+    shows_of("traced-again", bed)
 }
