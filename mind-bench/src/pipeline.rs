@@ -9,7 +9,15 @@
 //! On the fast path the slot remembers what the tries say (`mind_common::memo`), as it does for all
 //! packets but the first since an entry was changed. What the first one costs is `i_s_cold`.
 
-use std::{collections::BTreeMap, io::IsTerminal as _, io::Write as _};
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal as _, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -22,13 +30,15 @@ use mind_common::{
         HEADERS_LEN, Headers, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, Peer, Permission,
         Port, Slot, Template, Translation,
     },
+    trace::Tracing,
     verdict::Verdict,
     wire::{Message, message::PageRequest},
 };
 use mind_dataplane::{
-    MemoryLimits, Responder, Switch, SwitchLimits,
+    MemoryLimits, Responder, Switch, SwitchLimits, TraceControl, Traces,
     harness::{Bed, Host, Packet, XdpAction},
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 /// What `cargo xtask bench pipeline` takes.
@@ -43,6 +53,9 @@ pub struct Args {
     /// Packets per round and path.
     #[arg(long, default_value_t = 200_000)]
     packets: u32,
+    /// Trace every packet and read the records beside it, as `mind-ctl trace` does.
+    #[arg(long)]
+    traced: bool,
 }
 
 /// Protection entries in the table.
@@ -91,6 +104,16 @@ struct Report {
     redirect_ns: f64,
     restore_ns: f64,
     paths: BTreeMap<String, f64>,
+    /// With `--traced`: what became of the records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<Records>,
+}
+
+/// What became of the records of packets that were traced.
+#[derive(Serialize)]
+struct Records {
+    read: u64,
+    lost: u64,
 }
 
 /// Runs `cargo xtask bench pipeline`.
@@ -98,6 +121,10 @@ pub fn run(args: &Args) -> Result<()> {
     ensure!(args.rounds > 0, "--rounds must be 1 or more");
     ensure!(args.packets > 0, "--packets must be 1 or more");
     let mut bed = bed().context("cannot load the programs")?;
+    let reader = args
+        .traced
+        .then(|| Reader::start(&bed.switch))
+        .transpose()?;
     let paths = paths();
     let mut timer = Timer {
         bed: &mut bed,
@@ -114,12 +141,19 @@ pub fn run(args: &Args) -> Result<()> {
     if std::io::stderr().is_terminal() {
         eprintln!();
     }
-    let report = timer.report(&paths);
+    let mut report = timer.report(&paths);
+    report.records = reader.map(Reader::end).transpose()?;
     if args.json {
         serde_json::to_writer_pretty(std::io::stdout(), &report)?;
         writeln!(std::io::stdout())?;
     } else {
         writeln!(std::io::stdout(), "{}", table(&report, &paths))?;
+        if let Some(Records { read, lost }) = report.records {
+            writeln!(
+                std::io::stdout(),
+                "{read} records read, {lost} found no room"
+            )?;
+        }
     }
     for path in paths.iter().filter(|path| path.is_fast) {
         let above = report.paths[&key(path.name)] - report.floor_ns;
@@ -205,7 +239,67 @@ impl Timer<'_> {
                 .iter()
                 .map(|path| (key(path.name), median(path.name)))
                 .collect(),
+            records: None,
         }
+    }
+}
+
+/// Reads the records of every packet, in a thread of its own.
+struct Reader {
+    control: TraceControl,
+    lost: u64,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<u64>>,
+}
+
+impl Reader {
+    /// How long it waits for records before it looks whether it is over.
+    const WAIT: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
+
+    fn start(switch: &Switch) -> Result<Self> {
+        let mut control = switch.open_trace_control()?;
+        let traces = switch.open_traces()?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&is_over);
+        let lost = control.lost()?;
+        control.set(Tracing::EVERYTHING)?;
+        Ok(Self {
+            control,
+            lost,
+            is_over,
+            thread: thread::spawn(move || Self::read(traces, &until)),
+        })
+    }
+
+    fn read(mut traces: Traces, is_over: &AtomicBool) -> Result<u64> {
+        let mut count = 0;
+        loop {
+            // What came before the end is read after it was seen.
+            let is_last = is_over.load(Ordering::Acquire);
+            while traces.take().is_some() {
+                count += 1;
+            }
+            if is_last {
+                return Ok(count);
+            }
+            poll(
+                &mut [PollFd::new(&traces, PollFlags::IN)],
+                Some(&Self::WAIT),
+            )?;
+        }
+    }
+
+    fn end(mut self) -> Result<Records> {
+        self.control.set(Tracing::default())?;
+        self.is_over.store(true, Ordering::Release);
+        let read = self.thread.join().expect("the reader does not panic")?;
+        Ok(Records {
+            read,
+            lost: self.control.lost()? - self.lost,
+        })
     }
 }
 

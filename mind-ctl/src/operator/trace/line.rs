@@ -102,10 +102,10 @@ impl fmt::Display for Line {
         let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
         let micros = self.when % SECOND / 1000;
         write!(f, "{hours:02}:{minutes:02}:{:02}.{micros:06}", seconds % 60)?;
-        write!(f, "  {:<6}  {:<14}", self.port, self.verdict)?;
         let Some(message) = &self.message else {
-            return Ok(());
+            return write!(f, "  {:<6}  {}", self.port, self.verdict);
         };
+        write!(f, "  {:<6}  {:<14}", self.port, self.verdict)?;
         let blade = self.blade.as_deref().unwrap_or("?");
         let psn = self.psn.unwrap_or_default();
         write!(f, "  {message:<20}  {blade:<6}  {psn:>8}")?;
