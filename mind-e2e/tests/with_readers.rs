@@ -1,7 +1,7 @@
 //! Every message there is, written to a capture file as it would be on the wire, is what it should be to tshark, with the
 //! dissector of `contrib/wireshark` and without, and to Scapy. Needs no testbed.
 
-use std::{collections::BTreeSet, fs::File, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, fs::File, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use mind_common::{
@@ -15,10 +15,7 @@ use mind_common::{
         message::{Atomic, Envelope, Page, PageRequest, Toll},
     },
 };
-use mind_e2e::{
-    companion,
-    reader::{self, Fields, Script},
-};
+use mind_e2e::reader::{self, Fields, Script};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 /// Bytes that nobody takes for anything.
@@ -173,6 +170,31 @@ fn every_message_is_to_all_readers_what_it_is() -> Result<()> {
 }
 
 #[test]
+fn what_is_in_a_page_is_a_programs() -> Result<()> {
+    // Each begins as a frame of another protocol would: ARP, VLAN, IPv6 and two more.
+    let pages = [0x0608_u16, 0x0081, 0xdd86, 0x3641, 0x0b88].map(|word| {
+        let mut page: Page = [0; 4096];
+        page[..2].copy_from_slice(&word.to_le_bytes());
+        page
+    });
+    let messages = pages.each_ref().map(|data| Message::ReadResponse {
+        version: Version::new(1),
+        data,
+    });
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("pages.pcap");
+    let datagrams = datagrams(&messages);
+    write(&file, datagrams.iter().map(Vec::as_slice))?;
+
+    let packets = reader::own(&file)?;
+    reader::compare("tshark", &reader::tshark(&file, Script::Without)?, &packets)?;
+    for stack in show(&file, &["frame.protocols"])? {
+        ensure!(stack.ends_with("udp:infiniband:data"), "{stack}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_difference_is_told() {
     let fields = |value| Fields::from([("psn".to_owned(), value)]);
     assert!(reader::compare("nobody", &[fields(1)], &[fields(1)]).is_ok());
@@ -182,13 +204,8 @@ fn a_difference_is_told() {
 
 /// What tshark shows of the fields `wanted`, a line a packet, by the dissector.
 fn show(file: &Path, wanted: &[&str]) -> Result<Vec<String>> {
-    let mut command = Command::new(companion::find("tshark")?);
-    command
-        .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
-        .arg("-X")
-        .arg(format!("lua_script:{}", reader::dissector().display()))
-        .args(["-n", "-T", "fields", "-r"])
-        .arg(file);
+    let mut command = reader::tshark_command(Script::With)?;
+    command.args(["-n", "-T", "fields", "-r"]).arg(file);
     for field in wanted {
         command.args(["-e", field]);
     }

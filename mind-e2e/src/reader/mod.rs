@@ -12,7 +12,7 @@ use mind_common::wire::Opcode;
 
 pub use own::own;
 pub use scapy::scapy;
-pub use tshark::{Script, dissector, tshark};
+pub use tshark::{Script, command as tshark_command, tshark};
 
 /// What a reader says of one packet: the value of each field that it knows.
 pub type Fields = BTreeMap<String, u64>;

@@ -1,7 +1,7 @@
 //! Wireshark without a window.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -66,11 +66,8 @@ const COMPLAINTS: [&str; 2] = ["_ws.malformed", "_ws.lua.error"];
 /// When it is not there or fails, or complains of a packet.
 pub fn tshark(capture: &Path, script: Script) -> Result<Vec<Fields>> {
     let mut wanted = RDMA.to_vec();
-    let mut command = Command::new(companion::find("tshark")?);
-    // Nobody's own settings.
+    let mut command = command(script)?;
     command
-        .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
-        .stdin(Stdio::null())
         .arg("-r")
         .arg(capture)
         .args(["-n", "-Y", "udp.dstport == 4791 and not icmp"])
@@ -81,9 +78,6 @@ pub fn tshark(capture: &Path, script: Script) -> Result<Vec<Fields>> {
     }
     if script == Script::With {
         wanted.extend_from_slice(COHERENCE);
-        command
-            .arg("-X")
-            .arg(format!("lua_script:{}", dissector().display()));
     }
     for (_, field) in &wanted {
         command.args(["-e", field]);
@@ -102,10 +96,23 @@ pub fn tshark(capture: &Path, script: Script) -> Result<Vec<Fields>> {
     packets.collect()
 }
 
-/// The file of the dissector.
-#[must_use]
-pub fn dissector() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/wireshark/mind.lua")
+/// tshark as it is to be started, with the settings of `contrib/wireshark` and nobody's own.
+///
+/// # Errors
+///
+/// When it is not there.
+pub fn command(script: Script) -> Result<Command> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/wireshark");
+    let mut command = Command::new(companion::find("tshark")?);
+    command.stdin(Stdio::null());
+    if script == Script::With {
+        let dissector = folder.join("mind.lua");
+        command
+            .arg("-X")
+            .arg(format!("lua_script:{}", dissector.display()));
+    }
+    command.env("WIRESHARK_CONFIG_DIR", folder);
+    Ok(command)
 }
 
 /// What a line says: the length, complaints and the wanted fields.
