@@ -1,7 +1,9 @@
 //! The benches, behind one command line. Each lives in the module of its name.
 
+mod daemons;
 mod fault;
 mod pipeline;
+mod testbed;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,8 @@ enum Bench {
     /// How long a remote page fault takes, by transition, beside what none can be faster than; on a
     /// testbed of this machine.
     Fault(fault::Args),
+    /// How long a testbed of this machine takes to come up and to go down.
+    Testbed(testbed::Args),
     /// What the fault bench runs on each compute blade.
     #[command(name = fault::WORKER, hide = true)]
     FaultWorker(fault::worker::Args),
@@ -34,13 +38,14 @@ fn main() -> ExitCode {
             mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
             fault::run(&args)
         }
+        Bench::Testbed(args) => testbed::run(&args),
         Bench::FaultWorker(args) => fault::worker::main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
-            ExitCode::from(if error.is::<fault::Interrupted>() {
+            ExitCode::from(if error.is::<mind_crew::Interrupted>() {
                 mind_cli::INTERRUPTED
             } else {
                 1

@@ -13,7 +13,7 @@ use mind_model::{
 /// Searches the protocol's states: every order of packets, with faults of the network and of nodes.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The settings of the night instead of the quick ones: minutes, and gigabytes.
+    /// The large settings instead of the quick ones: minutes, and 700 MiB.
     #[arg(long)]
     full: bool,
     /// Only settings with this in their name.

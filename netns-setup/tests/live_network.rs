@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netns_setup::condition::Condition;
 use netns_setup::program::Process;
@@ -190,22 +190,16 @@ fn programs_in_a_blade_end_with_the_testbed() {
 }
 
 #[test]
-fn eight_and_eight_blades_are_up_and_down_in_seconds() {
+fn eight_and_eight_blades_are_up_and_down() {
     let Some(_turn) = turn() else { return };
     let options = Options {
         compute: 8,
         memory: 8,
         ..Options::default()
     };
-    let start = Instant::now();
     let testbed = Testbed::guarded(&options).unwrap();
-    let up = start.elapsed();
     echo(&testbed, "c7", "m7", 100_000);
-    let start = Instant::now();
     drop(testbed);
-    let down = start.elapsed();
-    assert!(up < Duration::from_secs(20), "up took {up:?}");
-    assert!(down < Duration::from_secs(5), "down took {down:?}");
     assert_nothing_is_left();
 }
 

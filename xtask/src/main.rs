@@ -55,7 +55,7 @@ enum Command {
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
     /// Build the protocol's model, optimized, and search its states exhaustively: small settings, or
-    /// with `--full` those of the night.
+    /// with `--full` large ones, which take minutes.
     Model(model::Args),
     /// Build the protocol with bugs that can be switched on, optimized, and have the model and the simulator look for
     /// each; fails if one survives both.

@@ -1,11 +1,11 @@
 //! The system that is measured: a testbed with its daemons, each engine on its processor, and a
 //! worker on each compute blade.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use mind_api::program::{BladeReport, FromBlade, Packets, ToBlade};
-use mind_crew::Interrupt;
+use mind_crew::{Interrupt, Interrupted};
 use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     order::{Answer, Order},
     placement::{self, Placement},
 };
+use crate::daemons;
 
 /// Compute blades.
 pub(super) const COMPUTE: u8 = 3;
@@ -45,7 +46,7 @@ impl Blades {
             memory: 1,
             memory_size: MEMORY,
             cache: CACHE,
-            services: Some(daemons()?),
+            services: Some(daemons::folder()?),
             controller_copies,
             bound: true,
             ..Options::default()
@@ -125,7 +126,7 @@ impl Blades {
 
     /// The error, with what the daemons had to say: their logs go with the testbed.
     pub(super) fn explained(&self, error: anyhow::Error) -> anyhow::Error {
-        if error.is::<super::Interrupted>() {
+        if error.is::<Interrupted>() {
             return error;
         }
         let mut text = format!("{error:#}");
@@ -151,20 +152,6 @@ fn complaints(log: &str) -> Vec<&str> {
     };
     let lines: Vec<_> = log.lines().filter(is_complaint).collect();
     lines[lines.len().saturating_sub(TAIL)..].to_vec()
-}
-
-/// The folder with the daemons of this build: this program's.
-fn daemons() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot tell where this program lies")?;
-    let folder = program.parent().context("this program lies nowhere")?;
-    for name in ["mind-ctl", "mind-blade"] {
-        ensure!(
-            folder.join(name).exists(),
-            "{name} is not in {}: `cargo xtask bench fault` builds it",
-            folder.display()
-        );
-    }
-    Ok(folder.to_owned())
 }
 
 #[cfg(test)]

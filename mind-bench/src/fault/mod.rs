@@ -35,7 +35,6 @@ use blades::Blades;
 use crew::Worker;
 use eviction::Evicting;
 use mind_crew::Interrupt;
-pub(crate) use mind_crew::Interrupted;
 use order::Order;
 use placement::{Awake, Placement, Sharing};
 use report::{Measured, Report, Transition};
