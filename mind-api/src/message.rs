@@ -340,7 +340,7 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// A memory blade: these pages are to be zeros. Their versions stay.
+    /// A memory blade: these pages are to be zeros, each as a next version.
     ZeroPages {
         /// The first, counted from the start of the blade's memory.
         first: u64,

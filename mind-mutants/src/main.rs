@@ -9,7 +9,7 @@ mod reasons;
 use std::{process::ExitCode, time::Instant};
 
 use clap::Parser;
-use comfy_table::{Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use mind_common::mutant::Mutant;
 
 use hunt::{Catch, Settings, by_model, by_simulator};
@@ -36,6 +36,9 @@ struct Options {
     #[arg(long, default_value_t = 1_500, value_name = "N")]
     seeds: u64,
 }
+
+/// How many characters wide the table is: what is said of a bug goes on in the next line.
+const WIDTH: u16 = 120;
 
 /// What came of looking for a bug.
 struct Hunt {
@@ -104,7 +107,10 @@ fn cell(asked: Option<&Option<Catch>>) -> String {
 fn main() -> ExitCode {
     let options = Options::parse();
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH);
     table.set_header(["bug", "model", "simulator", ""]);
     let (mut tried, mut survivors, mut unexplained) = (0, 0, 0);
     for &mutant in Mutant::ALL {
