@@ -33,6 +33,17 @@ pub struct Faults {
     pub longest_delay: u64,
 }
 
+/// A network that loses and repeats nothing.
+pub const GOOD: Faults = Faults {
+    loss: 0,
+    duplication: 0,
+    longest_delay: 3_000,
+};
+
+/// How long half of the operations may take on a good network, what faults left under way included:
+/// 5 s of virtual time, in nanoseconds. The longest of 3,000 runs took 0.23 s.
+pub const GOOD_LIMIT: u64 = 5_000_000_000;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub seed: u64,
@@ -94,6 +105,8 @@ pub struct World {
     setup: Setup,
     random: fastrand::Rng,
     now: u64,
+    /// Since when the network is good: nothing is lost, repeated or very late.
+    good_since: Option<u64>,
     events: BTreeMap<(u64, u64), Event>,
     sent: u64,
     hosts: Vec<Host>,
@@ -145,6 +158,7 @@ impl World {
             setup,
             random: fastrand::Rng::with_seed(setup.seed),
             now: 1,
+            good_since: None,
             events: BTreeMap::new(),
             sent: 0,
             hosts,
@@ -174,8 +188,9 @@ impl World {
         self.hosts.iter().map(|host| host.served).collect()
     }
 
-    /// Runs until everybody is done. Faults stop when half of the operations are, so that
-    /// everything must complete. Returns the virtual time it took, in nanoseconds.
+    /// Runs until everybody is done. Faults stop when half of the operations are begun, for which
+    /// there are `time_limit` nanoseconds of virtual time; from then on everything must complete
+    /// within [`GOOD_LIMIT`]. Returns the virtual time it took, in nanoseconds.
     ///
     /// # Errors
     ///
@@ -190,7 +205,13 @@ impl World {
                 return Err(format!("nothing happens any more:\n{}", self.describe()));
             };
             self.now = self.now.max(at);
-            if self.now > time_limit {
+            if self.good_since.is_none() && self.is_half_done() {
+                self.good_since = Some(self.now);
+            }
+            let until = self
+                .good_since
+                .map_or(time_limit, |since| since + GOOD_LIMIT);
+            if self.now > until {
                 return Err(format!("does not complete:\n{}", self.describe()));
             }
             match event {
@@ -217,6 +238,13 @@ impl World {
             }
         }
         Ok(self.now)
+    }
+
+    /// Whether half of all operations are begun.
+    fn is_half_done(&self) -> bool {
+        let left: usize = self.hosts.iter().flat_map(|host| &host.left).sum();
+        let all = self.setup.blades as usize * self.setup.threads * self.setup.operations;
+        2 * left <= all
     }
 
     fn describe(&self) -> String {
@@ -246,7 +274,10 @@ impl World {
         message
             .emit_into(&envelope, &mut bytes)
             .expect("the buffer is as long as the message");
-        let faults = self.setup.faults;
+        let faults = match self.good_since {
+            None => self.setup.faults,
+            Some(_) => GOOD,
+        };
         let copies = if self.random.u32(0..1000) < faults.duplication {
             1 + self.random.usize(1..3)
         } else {
