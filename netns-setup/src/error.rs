@@ -24,6 +24,9 @@ pub enum Error {
         /// Who, as far as it is known.
         holder: String,
     },
+    /// Somebody wanted no testbed any more before it was up; nothing is left of it.
+    #[error("interrupted; no testbed is left")]
+    Interrupted,
     /// There is none.
     #[error("no testbed is running; `netns-setup up` starts one")]
     NotRunning,

@@ -23,10 +23,11 @@
 //!
 //! [`plan`] says what a testbed consists of and [`condition`] what is to be made of what is found
 //! on the machine; both are pure. [`Testbed`] does it, on [`mod@namespace`], [`link`], [`program`],
-//! [`service`] and [`scheduler`].
+//! [`service`] and [`scheduler`]; `halt` is what Ctrl-C meanwhile does.
 
 pub mod condition;
 pub mod error;
+mod halt;
 pub mod link;
 pub mod namespace;
 pub mod paths;

@@ -9,10 +9,14 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use comfy_table::{Table, presets};
 
 use mind_cli::manual;
+use mind_crew::Interrupt;
 use netns_setup::condition::Condition;
 use netns_setup::plan::{Kind, Plan, SWITCH};
 use netns_setup::testbed::{self, Options, Removed, Testbed};
 use serde_json::json;
+
+/// The exit code after Ctrl-C, as a shell says it.
+const INTERRUPTED: u8 = 130;
 
 /// Switch, compute and memory blades on this machine, each in a network namespace.
 #[derive(Parser)]
@@ -95,7 +99,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("netns-setup: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(netns_setup::Error::Interrupted) => ExitCode::from(INTERRUPTED),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -145,7 +152,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
 }
 
 fn up(options: &Options) -> Result<ExitCode> {
-    let testbed = Testbed::up(options)?;
+    let interrupt = Interrupt::with_signals().context("cannot take Ctrl-C")?;
+    let testbed = Testbed::up_unless(options, &interrupt)?;
     eprintln!(
         "netns-setup: {} are up; `netns-setup exec {} -- CMD` runs a command in one",
         testbed.plan(),

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::halt::Halt;
 use crate::namespace;
 use crate::paths;
 use crate::plan::{INTERFACE, Kind, Plan, SWITCH};
@@ -143,15 +144,15 @@ impl Starting {
     ///
     /// # Errors
     ///
-    /// When it dies before, or says nothing for a minute.
-    pub fn ready(self) -> Result<()> {
-        let result = self.wait(Instant::now() + LIMIT);
+    /// When it dies before, or says nothing for a minute, or when it comes to a `halt`.
+    pub(crate) fn ready(self, halt: &Halt) -> Result<()> {
+        let result = self.wait(Instant::now() + LIMIT, halt);
         let path = paths::notify_socket(&self.service.name);
         fs::remove_file(&path).map_err(Error::io("remove", &path))?;
         result
     }
 
-    fn wait(&self, deadline: Instant) -> Result<()> {
+    fn wait(&self, deadline: Instant, halt: &Halt) -> Result<()> {
         let name = &self.service.name;
         let log = paths::log(name);
         let Some(handle) = self.service.process.open() else {
@@ -161,6 +162,7 @@ impl Starting {
             let mut events = [
                 PollFd::new(&self.socket, PollFlags::IN),
                 PollFd::new(&handle, PollFlags::IN),
+                PollFd::new(halt, PollFlags::IN),
             ];
             if !program::poll_until(&mut events, deadline) {
                 return Err(Error::ServiceLate {
@@ -169,7 +171,8 @@ impl Starting {
                     limit: LIMIT,
                 });
             }
-            let [message, end] = events.map(|event| !event.revents().is_empty());
+            halt.check()?;
+            let [message, end, _] = events.map(|event| !event.revents().is_empty());
             if message {
                 let mut bytes = [0; 4096];
                 let count = self.socket.recv(&mut bytes).map_err(Error::io(

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use mind_crew::Interrupt;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::condition::{Condition, Findings, judge};
 use crate::error::{Error, Result};
+use crate::halt::Halt;
 use crate::link;
 use crate::namespace;
 use crate::paths;
@@ -72,6 +74,15 @@ impl Testbed {
     ///
     /// [`Error::Running`] if there is one; otherwise whatever went wrong, and nothing is left of it.
     pub fn up(options: &Options) -> Result<Self> {
+        Self::up_unless(options, &Interrupt::default())
+    }
+
+    /// Brings a testbed up, unless it is interrupted before it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`], and as [`up`](Self::up).
+    pub fn up_unless(options: &Options, interrupt: &Interrupt) -> Result<Self> {
         let plan = Plan::new(options.compute, options.memory)?;
         need_root()?;
         let _lock = Lock::acquire(Wait::No)?;
@@ -90,8 +101,9 @@ impl Testbed {
                 remove(state.as_ref())?;
             }
         }
+        let halt = Halt::of(interrupt)?;
         let mut state = State::new(plan, Process::current(), options.bound);
-        match raise(&mut state, options) {
+        match raise(&mut state, options, &halt) {
             Ok(()) => Ok(Self {
                 state,
                 dead: Vec::new(),
@@ -99,7 +111,10 @@ impl Testbed {
             Err(error) => {
                 if let Err(second) = remove(Some(&state)) {
                     tracing::error!(error = %chain(&second), "cannot remove the half-made testbed");
+                    return Err(error);
                 }
+                // A program that was run may have had the Ctrl-C as well, and failed.
+                halt.check()?;
                 Err(error)
             }
         }
@@ -292,7 +307,7 @@ pub fn restart(name: &str, more: &[String]) -> Result<Process> {
     let process = starting.service().process;
     running.process = process;
     state.write(&paths::state())?;
-    starting.ready()?;
+    starting.ready(&Halt::of(&Interrupt::default())?)?;
     Ok(process)
 }
 
@@ -324,7 +339,8 @@ pub fn look() -> Result<Condition> {
     Ok(judge(findings))
 }
 
-fn raise(state: &mut State, options: &Options) -> Result<()> {
+fn raise(state: &mut State, options: &Options, halt: &Halt) -> Result<()> {
+    halt.check()?;
     for folder in [
         Path::new(paths::RUN),
         &paths::sockets(),
@@ -355,8 +371,10 @@ fn raise(state: &mut State, options: &Options) -> Result<()> {
 
     let names: Vec<_> = state.plan.namespaces().collect();
     in_parallel(&names, |name| namespace::create(name))?;
+    halt.check()?;
     link::wire_switch(&state.plan)?;
     in_parallel(&state.plan.blades, link::wire_blade)?;
+    halt.check()?;
 
     if let Some(programs) = &options.services {
         let services = service::standard(&state.plan, options, programs);
@@ -371,7 +389,7 @@ fn raise(state: &mut State, options: &Options) -> Result<()> {
             }
             starting
                 .into_iter()
-                .try_for_each(service::Starting::ready)?;
+                .try_for_each(|service| service.ready(halt))?;
         }
     }
     state.phase = Phase::Up;

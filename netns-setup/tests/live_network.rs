@@ -10,11 +10,14 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mind_crew::Interrupt;
 use netns_setup::condition::Condition;
 use netns_setup::program::Process;
 use netns_setup::state::{Phase, State};
 use netns_setup::testbed::{self, Removed};
 use netns_setup::{Error, Options, Plan, Testbed, namespace, paths};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// There is one testbed on a machine, so these tests take turns. `None`, with a word, where they cannot run.
 fn turn() -> Option<MutexGuard<'static, ()>> {
@@ -304,6 +307,56 @@ fn a_service_that_dies_at_its_start_is_named_and_leaves_nothing() {
         matches!(&error, Error::ServiceDied { service, tail, .. } if service == "m0" && tail == "no memory left"),
         "{error}"
     );
+    assert_nothing_is_left();
+}
+
+/// With memory blades that are never ready, and a fifo that can be written to once one is started.
+fn programs_that_are_never_ready(name: &str) -> (Programs, PathBuf) {
+    let programs = Programs::new(name, "read line <\"$0.started\"\nexec sleep 1000\n");
+    let fifo = programs.0.join("mind-blade.started");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    (programs, fifo)
+}
+
+#[test]
+fn an_interrupted_testbed_leaves_nothing() {
+    let Some(_turn) = turn() else { return };
+    let (programs, started) = programs_that_are_never_ready("late");
+
+    let interrupt = Interrupt::default();
+    let error = std::thread::scope(|scope| {
+        let up = scope.spawn(|| Testbed::up_unless(&programs.options(), &interrupt));
+        fs::write(&started, "\n").unwrap();
+        interrupt.happen();
+        up.join().unwrap().unwrap_err()
+    });
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert_nothing_is_left();
+    let error = Testbed::up_unless(&programs.options(), &interrupt).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert_nothing_is_left();
+}
+
+#[test]
+fn ctrl_c_ends_the_program_with_130() {
+    let Some(_turn) = turn() else { return };
+    let (programs, started) = programs_that_are_never_ready("interrupted");
+    // It looks for the services' programs where it lies itself.
+    let program = programs.0.join("netns-setup");
+    fs::copy(env!("CARGO_BIN_EXE_netns-setup"), &program).unwrap();
+
+    let mut up = Command::new(&program)
+        .arg("up")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fs::write(&started, "\n").unwrap();
+    kill_process(Pid::from_child(&up), Signal::TERM).unwrap();
+    let mut said = String::new();
+    let mut stderr = up.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(up.wait().unwrap().code(), Some(130), "{said}");
+    assert_eq!(said, "netns-setup: interrupted; no testbed is left\n");
     assert_nothing_is_left();
 }
 

@@ -1,0 +1,55 @@
+//! The wish that a testbed come no further up, for those who wait for something else meanwhile.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use mind_crew::Interrupt;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::error::{Error, Result};
+
+/// An [`Interrupt`] that can be waited for with `poll`.
+#[derive(Debug)]
+pub(crate) struct Halt {
+    interrupt: Interrupt,
+    event: Arc<OwnedFd>,
+}
+
+impl Halt {
+    /// That of `interrupt`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no file descriptor left.
+    pub(crate) fn of(interrupt: &Interrupt) -> Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(Error::io("make an", Path::new("eventfd")))?;
+        let event = Arc::new(event);
+        let own = Arc::clone(&event);
+        interrupt.tell(move || {
+            // It cannot fail: nobody else adds to the count.
+            rustix::io::write(&own, &1_u64.to_ne_bytes()).ok();
+        });
+        Ok(Self {
+            interrupt: interrupt.clone(),
+            event,
+        })
+    }
+
+    /// Whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`], if not.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.interrupt.check().map_err(|_| Error::Interrupted)
+    }
+}
+
+impl AsFd for Halt {
+    /// Readable once it has come to that.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
