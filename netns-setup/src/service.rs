@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mind_crew::Interrupt;
 use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 
@@ -144,8 +145,17 @@ impl Starting {
     ///
     /// # Errors
     ///
-    /// When it dies before, or says nothing for a minute, or when it comes to a `halt`.
-    pub(crate) fn ready(self, halt: &Halt) -> Result<()> {
+    /// When it dies before, or says nothing for a minute.
+    pub fn ready(self) -> Result<()> {
+        self.ready_unless(&Halt::of(&Interrupt::default())?)
+    }
+
+    /// Waits until it says that it is ready, unless it comes to a `halt` before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`], and as [`ready`](Self::ready).
+    pub(crate) fn ready_unless(self, halt: &Halt) -> Result<()> {
         let result = self.wait(Instant::now() + LIMIT, halt);
         let path = paths::notify_socket(&self.service.name);
         fs::remove_file(&path).map_err(Error::io("remove", &path))?;

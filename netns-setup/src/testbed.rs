@@ -307,7 +307,7 @@ pub fn restart(name: &str, more: &[String]) -> Result<Process> {
     let process = starting.service().process;
     running.process = process;
     state.write(&paths::state())?;
-    starting.ready(&Halt::of(&Interrupt::default())?)?;
+    starting.ready()?;
     Ok(process)
 }
 
@@ -389,7 +389,7 @@ fn raise(state: &mut State, options: &Options, halt: &Halt) -> Result<()> {
             }
             starting
                 .into_iter()
-                .try_for_each(|service| service.ready(halt))?;
+                .try_for_each(|service| service.ready_unless(halt))?;
         }
     }
     state.phase = Phase::Up;
