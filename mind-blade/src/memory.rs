@@ -1,9 +1,14 @@
 //! The agent of a memory blade: allocates the pages, loads the program that serves them, and
 //! zeroes them when the controller gives them to somebody. The data path is the program's alone.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use mind_api::{
     Command, Errno, Failure,
     message::{BladeKind, Identity, Report},
@@ -32,19 +37,52 @@ pub(crate) struct Args {
     pin: PathBuf,
 }
 
-/// Removes what is pinned, however the agent ends.
+/// The folder of the pins, which is this agent's alone. Removes what is pinned there, however the agent ends.
 struct Pinned {
     interface: String,
     folder: PathBuf,
+    /// Locked as long as the agent lives; the kernel lets go of it.
+    _lock: File,
+}
+
+impl Pinned {
+    /// Takes the folder, and removes what an agent left there that was killed: its program would go on serving pages
+    /// that the controller has given up.
+    fn take(interface: &str, folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let lock = File::open(folder)
+            .with_context(|| format!("cannot open the folder {}", folder.display()))?;
+        if lock.try_lock().is_err() {
+            bail!(
+                "another memory blade has its pins in {}; give this one a folder of its own with --pin",
+                folder.display()
+            );
+        }
+        let pinned = Self {
+            interface: interface.to_owned(),
+            folder: folder.to_owned(),
+            _lock: lock,
+        };
+        pinned.remove().with_context(|| {
+            format!(
+                "cannot remove what an earlier agent left in {}",
+                folder.display()
+            )
+        })?;
+        Ok(pinned)
+    }
+
+    fn remove(&self) -> mind_dataplane::Result<()> {
+        attach::detach_responder(&self.interface, &self.folder)?;
+        Responder::remove_pins(&self.folder)
+    }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if let Err(error) = attach::detach_responder(&self.interface, &self.folder) {
-            tracing::error!(%error, "the responder stays attached");
-        }
-        if let Err(error) = Responder::unpin(&self.folder) {
-            tracing::error!(%error, "the responder stays pinned");
+        if let Err(error) = self.remove() {
+            tracing::error!(%error, "the responder stays pinned, or attached");
         }
         // Gone with the last pin, where it was ours.
         let _ = std::fs::remove_dir(&self.folder);
@@ -60,14 +98,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             u32::MAX
         )
     })?;
+    let _pinned = Pinned::take(&args.common.interface, &args.pin)?;
     let mut responder = Responder::load(&MemoryLimits::for_pages(count))
         .with_context(|| format!("cannot offer {} bytes", args.size))?;
     let mut registered = controller::register(&args.common, BladeKind::Memory, pages).await?;
     responder.set_identity(registered.own.address, registered.switch)?;
-    let _pinned = Pinned {
-        interface: args.common.interface.clone(),
-        folder: args.pin.clone(),
-    };
     responder.pin(&args.pin)?;
     attach::attach_responder(&mut responder, &args.common.interface, &args.pin)?;
     let ifindex = attach::index_of(&args.common.interface)?;
@@ -94,7 +129,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         tokio::select! {
             result = &mut end => return result,
             order = registered.orders.next() => {
-                let order = order?;
+                let order = order.context("its memory is lost")?;
+                if matches!(order.command, Command::Leave) {
+                    bail!("the switch does not ask this memory blade any more; its memory is lost");
+                }
                 let store = responder.open_store()?;
                 let identity = Identity {
                     number: registered.number,

@@ -193,12 +193,17 @@ impl Allocator {
         self.slices.get(usize::from(blade))?.as_ref()
     }
 
-    /// Finds `length` bytes on the least loaded blade that has them in one piece.
+    /// Finds `length` bytes on the least loaded blade that has them in one piece, among those of which `is_here` is
+    /// true.
     ///
     /// # Errors
     ///
     /// See [`AllocError`].
-    pub fn allocate(&mut self, length: u64) -> Result<Extent, AllocError> {
+    pub fn allocate(
+        &mut self,
+        length: u64,
+        is_here: impl Fn(u8) -> bool,
+    ) -> Result<Extent, AllocError> {
         if length == 0 {
             return Err(AllocError::Empty);
         }
@@ -211,6 +216,7 @@ impl Allocator {
             .iter()
             .enumerate()
             .filter_map(|(blade, slice)| Some((slice.as_ref()?.used, blade)))
+            .filter(|(_, blade)| is_here(*blade as u8))
             .collect();
         order.sort_unstable();
         for align in [taken.next_power_of_two(), GRANULE] {
@@ -262,22 +268,30 @@ mod tests {
     #[test]
     fn a_length_that_cannot_be_is_refused() {
         let mut allocator = allocator(&[4]);
-        assert_eq!(allocator.allocate(0), Err(AllocError::Empty));
+        assert_eq!(allocator.allocate(0, |_| true), Err(AllocError::Empty));
         let length = SLICE_SIZE + 1;
         assert_eq!(
-            allocator.allocate(length),
+            allocator.allocate(length, |_| true),
             Err(AllocError::TooLong { length })
         );
         let length = 4 * GRANULE + 1;
-        assert_eq!(allocator.allocate(length), Err(AllocError::Full { length }));
-        assert!(allocator.allocate(4 * GRANULE).is_ok());
+        assert_eq!(
+            allocator.allocate(length, |_| true),
+            Err(AllocError::Full { length })
+        );
+        assert!(allocator.allocate(4 * GRANULE, |_| true).is_ok());
     }
 
     #[test]
     fn the_least_loaded_blade_is_asked_first() {
         let mut allocator = allocator(&[8, 8]);
         let blades: Vec<_> = [2, 1, 1, 1, 1]
-            .map(|granules| allocator.allocate(granules * GRANULE).unwrap().blade)
+            .map(|granules| {
+                allocator
+                    .allocate(granules * GRANULE, |_| true)
+                    .unwrap()
+                    .blade
+            })
             .to_vec();
         assert_eq!(blades, [0, 1, 1, 0, 1]);
     }
@@ -285,10 +299,16 @@ mod tests {
     #[test]
     fn a_vma_is_aligned_to_its_length_while_there_is_such_a_place() {
         let mut allocator = allocator(&[8]);
-        assert_eq!(allocator.allocate(1).unwrap().offset, 0);
-        assert_eq!(allocator.allocate(3 * GRANULE).unwrap().offset, 4 * GRANULE);
+        assert_eq!(allocator.allocate(1, |_| true).unwrap().offset, 0);
+        assert_eq!(
+            allocator.allocate(3 * GRANULE, |_| true).unwrap().offset,
+            4 * GRANULE
+        );
         // Three are free at 1, none of them at a multiple of 4.
-        assert_eq!(allocator.allocate(3 * GRANULE).unwrap().offset, GRANULE);
+        assert_eq!(
+            allocator.allocate(3 * GRANULE, |_| true).unwrap().offset,
+            GRANULE
+        );
     }
 
     #[test]
@@ -310,7 +330,10 @@ mod tests {
             "no such blade"
         );
         assert_eq!(allocator.slice(0).unwrap().used(), 3 * GRANULE);
-        assert_eq!(allocator.allocate(3 * GRANULE).unwrap(), extent(5, 3));
+        assert_eq!(
+            allocator.allocate(3 * GRANULE, |_| true).unwrap(),
+            extent(5, 3)
+        );
         allocator.free(extent(2, 3));
         allocator.free(extent(5, 3));
         assert_eq!(allocator.slice(0).unwrap(), &Slice::new(8 * GRANULE));
@@ -374,7 +397,7 @@ mod tests {
                 match action {
                     Action::Allocate(length) => {
                         let granules = length.div_ceil(GRANULE) as usize;
-                        match allocator.allocate(length) {
+                        match allocator.allocate(length, |_| true) {
                             Ok(extent) => {
                                 prop_assert_eq!(extent.length, granules as u64 * GRANULE);
                                 model.mark(extent, true);

@@ -173,8 +173,9 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// `EEXIST`: the port is a blade of the other kind. `ENOSPC`: all numbers are taken. `EINVAL`: it has no pages, or,
-    /// coming back, other memory than it had.
+    /// `EEXIST`: the port is a blade of the other kind; or a connected blade has the port with another address, or the
+    /// address at another port. `ENOSPC`: all numbers are taken. `EINVAL`: it has no pages, or, coming back, other
+    /// memory than it had.
     pub fn register(&mut self, port: Port, registration: Registration) -> Result<&Blade, Failure> {
         let Registration {
             kind,
@@ -189,6 +190,16 @@ impl Registry {
         };
         if let Some(blade) = other.values().find(|blade| blade.port == port) {
             let message = format!("port {} is already that of {}", port.0, blade.name);
+            return Err(Failure::new(Errno::EEXIST, message));
+        }
+        let contradicts =
+            |blade: &&Blade| blade.connected && (blade.port == port) != (blade.address == address);
+        let mut known = self.compute.values().chain(self.memory.values());
+        if let Some(blade) = known.find(contradicts) {
+            let message = format!(
+                "{name} registers from {address} at port {}; {} is connected from {} at port {}",
+                port.0, blade.name, blade.address, blade.port.0
+            );
             return Err(Failure::new(Errno::EEXIST, message));
         }
         if pages == 0 {
@@ -446,14 +457,23 @@ fn nobody(blade: BladeId, domain: u32) -> Failure {
 mod tests {
     use super::*;
 
-    fn registration(kind: BladeKind, pages: u64) -> Registration {
-        Registration {
+    /// The registration of the blade behind that port.
+    fn registration(port: u32, kind: BladeKind, pages: u64) -> (Port, Registration) {
+        let registration = Registration {
             kind,
             name: "blade".into(),
-            address: Ipv4Addr::new(198, 18, 1, 1),
-            mac: [2, 0, 0, 0, 0, 1],
+            address: Ipv4Addr::new(198, 18, 1, port as u8),
+            mac: [2, 0, 0, 0, 0, port as u8],
             pages,
-        }
+        };
+        (Port(port), registration)
+    }
+
+    fn register(
+        registry: &mut Registry,
+        (port, registration): (Port, Registration),
+    ) -> Result<&Blade, Failure> {
+        registry.register(port, registration)
     }
 
     fn blade(number: u8) -> BladeId {
@@ -463,42 +483,46 @@ mod tests {
     #[test]
     fn a_blade_is_its_port_and_counts_its_lives() {
         let mut registry = Registry::default();
-        let compute = || registration(BladeKind::Compute, 16);
-        let mut register = |port| {
-            let blade = registry.register(Port(port), compute()).unwrap();
+        let mut incarnation = |port| {
+            let blade = register(&mut registry, registration(port, BladeKind::Compute, 16));
+            let blade = blade.unwrap();
             (blade.number, blade.incarnation)
         };
-        assert_eq!(register(7), (0, 1));
-        assert_eq!(register(9), (1, 1));
-        assert_eq!(register(7), (0, 2));
+        assert_eq!(incarnation(7), (0, 1));
+        assert_eq!(incarnation(9), (1, 1));
+        assert_eq!(incarnation(7), (0, 2));
     }
 
     #[test]
     fn a_port_is_of_one_kind() {
         let mut registry = Registry::default();
-        registry
-            .register(Port(7), registration(BladeKind::Compute, 16))
-            .unwrap();
-        let error = registry
-            .register(Port(7), registration(BladeKind::Memory, 16))
-            .unwrap_err();
+        register(&mut registry, registration(7, BladeKind::Compute, 16)).unwrap();
+        let error = register(&mut registry, registration(7, BladeKind::Memory, 16)).unwrap_err();
         assert_eq!(error.errno, Errno::EEXIST);
+    }
+
+    #[test]
+    fn port_and_address_of_a_connected_blade_belong_together() {
+        let mut registry = Registry::default();
+        let compute = |port| registration(port, BladeKind::Compute, 16);
+        register(&mut registry, compute(7)).unwrap();
+        let (_, mine) = compute(9);
+        let claims_the_port = registry.register(Port(7), mine).unwrap_err();
+        assert_eq!(claims_the_port.errno, Errno::EEXIST);
+        let (_, others) = compute(7);
+        let claims_the_address = registry.register(Port(9), others).unwrap_err();
+        assert_eq!(claims_the_address.errno, Errno::EEXIST);
+        registry.disconnect(BladeKind::Compute, 0, 1);
+        let (_, moved) = compute(9);
+        assert_eq!(registry.register(Port(7), moved).unwrap().incarnation, 2);
     }
 
     #[test]
     fn a_memory_blade_that_comes_back_with_other_memory_is_refused() {
         let mut registry = Registry::default();
-        registry
-            .register(Port(7), registration(BladeKind::Memory, 16))
-            .unwrap();
-        assert!(
-            registry
-                .register(Port(7), registration(BladeKind::Memory, 16))
-                .is_ok()
-        );
-        let error = registry
-            .register(Port(7), registration(BladeKind::Memory, 8))
-            .unwrap_err();
+        register(&mut registry, registration(7, BladeKind::Memory, 16)).unwrap();
+        assert!(register(&mut registry, registration(7, BladeKind::Memory, 16)).is_ok());
+        let error = register(&mut registry, registration(7, BladeKind::Memory, 8)).unwrap_err();
         assert_eq!(error.errno, Errno::EINVAL);
     }
 
@@ -506,25 +530,17 @@ mod tests {
     fn the_thirty_third_blade_is_refused() {
         let mut registry = Registry::default();
         for port in 0..32 {
-            registry
-                .register(Port(port), registration(BladeKind::Compute, 1))
-                .unwrap();
+            register(&mut registry, registration(port, BladeKind::Compute, 1)).unwrap();
         }
-        let error = registry
-            .register(Port(32), registration(BladeKind::Compute, 1))
-            .unwrap_err();
+        let error = register(&mut registry, registration(32, BladeKind::Compute, 1)).unwrap_err();
         assert_eq!(error.errno, Errno::ENOSPC);
     }
 
     #[test]
     fn the_end_of_an_earlier_life_does_not_end_this_one() {
         let mut registry = Registry::default();
-        registry
-            .register(Port(7), registration(BladeKind::Compute, 1))
-            .unwrap();
-        registry
-            .register(Port(7), registration(BladeKind::Compute, 1))
-            .unwrap();
+        register(&mut registry, registration(7, BladeKind::Compute, 1)).unwrap();
+        register(&mut registry, registration(7, BladeKind::Compute, 1)).unwrap();
         registry.disconnect(BladeKind::Compute, 0, 1);
         assert!(registry.blade(BladeKind::Compute, 0).unwrap().connected);
         registry.disconnect(BladeKind::Compute, 0, 2);
@@ -557,9 +573,7 @@ mod tests {
             registry.enter(blade(0), 5, 1).unwrap_err().errno,
             Errno::ENODEV
         );
-        registry
-            .register(Port(7), registration(BladeKind::Compute, 1))
-            .unwrap();
+        register(&mut registry, registration(7, BladeKind::Compute, 1)).unwrap();
         assert_eq!(registry.enter(blade(0), 5, 1), Ok(Presence::Changed));
         assert_eq!(registry.enter(blade(0), 5, 2), Ok(Presence::Same));
         assert_eq!(

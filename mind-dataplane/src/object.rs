@@ -131,6 +131,17 @@ pub(crate) fn pin(
 /// Removes the pins `names` in `folder`, as far as they are there, and the folder if it is empty
 /// then.
 pub(crate) fn unpin(folder: &Path, names: impl IntoIterator<Item = &'static str>) -> Result<()> {
+    remove_pins(folder, names)?;
+    // Links of ports that are still attached keep it; whoever removes the last one tries again.
+    let _ = std::fs::remove_dir(folder);
+    Ok(())
+}
+
+/// Removes the pins `names` in `folder`, as far as they are there.
+pub(crate) fn remove_pins(
+    folder: &Path,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Result<()> {
     for name in names {
         let path = folder.join(name);
         match std::fs::remove_file(&path) {
@@ -145,8 +156,6 @@ pub(crate) fn unpin(folder: &Path, names: impl IntoIterator<Item = &'static str>
             }
         }
     }
-    // Links of ports that are still attached keep it; whoever removes the last one tries again.
-    let _ = std::fs::remove_dir(folder);
     Ok(())
 }
 

@@ -87,13 +87,13 @@ impl Responder {
         })
     }
 
-    /// Removes what [`pin`](Self::pin) pinned in `folder`, as far as it is there.
+    /// Removes what [`pin`](Self::pin) pinned in `folder`, as far as it is there. The folder stays.
     ///
     /// # Errors
     ///
     /// When something is there and cannot be removed.
-    pub fn unpin(folder: &Path) -> Result<()> {
-        object::unpin(folder, MAPS.into_iter().chain([program::RESPONDER]))
+    pub fn remove_pins(folder: &Path) -> Result<()> {
+        object::remove_pins(folder, MAPS.into_iter().chain([program::RESPONDER]))
     }
 
     /// The program.

@@ -108,7 +108,16 @@ impl Bed {
     ///
     /// When there is no controller.
     pub fn operator(&self) -> Result<Operator> {
-        self.testbed.within("sw", Operator::connect)
+        self.operator_on("sw")
+    }
+
+    /// Connects somebody on a blade to the controller.
+    ///
+    /// # Errors
+    ///
+    /// When there is no controller.
+    pub fn operator_on(&self, blade: &str) -> Result<Operator> {
+        self.testbed.within(blade, Operator::connect)
     }
 
     /// What the controller says.

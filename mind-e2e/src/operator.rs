@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use mind_api::{
-    Client, ClientError, Errno, Reply, Request,
+    Client, ClientError, Errno, Failure, Reply, Request,
     client::Order,
-    message::RegionChange,
+    message::{RegionChange, Registration},
     operator::{Discrepancy, Status},
 };
 use netns_setup::Plan;
@@ -85,6 +85,23 @@ impl Operator {
                 Ok(found.map(line).collect())
             }
             other => bail!("the controller answers with {other:?}"),
+        }
+    }
+
+    /// Registers as a blade.
+    ///
+    /// # Errors
+    ///
+    /// The controller's refusal.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub fn register(&self, registration: Registration) -> Result<(), Failure> {
+        match self.ask(Request::Register(registration)) {
+            Ok(_) => Ok(()),
+            Err(ClientError::Refused(failure)) => Err(failure),
+            Err(error) => panic!("the controller does not answer: {error}"),
         }
     }
 

@@ -2,7 +2,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use mind_api::{
+    Errno,
+    message::{BladeKind, Registration},
+};
 use mind_e2e::{Bed, Domain, suite};
 
 /// Pages that a blade may cache.
@@ -12,6 +16,14 @@ fn main() -> ExitCode {
     suite::run(
         &[
             (
+                "a_registration_in_anothers_name_is_refused",
+                forged_registration,
+            ),
+            (
+                "what_a_killed_memory_blade_kept_is_lost_and_never_zeros",
+                killed_memory,
+            ),
+            (
                 "a_dead_agent_ends_its_programs_and_not_the_others",
                 dead_agent,
             ),
@@ -20,6 +32,85 @@ fn main() -> ExitCode {
         ],
         || Bed::up(3, 1, (CACHE * 4096) as u64),
     )
+}
+
+fn forged_registration(bed: &Bed) -> Result<()> {
+    let plan = bed.testbed().plan();
+    let blade = |name| {
+        let found = plan.blades.iter().find(|blade| blade.name == name);
+        found.with_context(|| format!("no blade is called {name}"))
+    };
+    let (liar, victim) = (blade("c1")?, blade("c0")?);
+    let registration = |address, mac| Registration {
+        kind: BladeKind::Compute,
+        name: "liar".to_owned(),
+        address,
+        mac,
+        pages: 16,
+    };
+    for (address, mac) in [
+        (liar.address, victim.mac.0),
+        (victim.address, victim.mac.0),
+        (victim.address, liar.mac.0),
+    ] {
+        let refused = bed.operator_on("c1")?.register(registration(address, mac));
+        let failure = refused.err().context("the lie is believed")?;
+        ensure!(failure.errno == Errno::EINVAL, "{failure}");
+    }
+    let status = bed.status()?;
+    let known = status.blades.iter().find(|blade| blade.name == "c0");
+    ensure!(
+        known.is_some_and(|blade| blade.connected && blade.incarnation == 1),
+        "c0 is not what it was: {known:?}"
+    );
+    Ok(())
+}
+
+fn killed_memory(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "killed-memory")?;
+    let mut writer = domain.start("c1", "--area kept --pages 8 sync 4711")?;
+    writer.go()?;
+    writer.expect("synced")?;
+    let area = format!("--area far --pages {}", CACHE / 2);
+    domain.run("c2", &format!("{area} fill"))?;
+    // All of it in its cache: what memory had counts, not what a blade happens to have.
+    let mut watcher = domain.start("c0", &format!("{area} watch"))?;
+    watcher.go()?;
+    watcher.expect("watching")?;
+
+    bed.kill("m0")?;
+    watcher.die_of(libc::SIGBUS)?;
+    // At the first try, over the pins of the one that was killed.
+    bed.restart("m0", &[])?;
+    for blade in ["c0", "c1", "c2"] {
+        let mut reader = domain.start(blade, "--area kept --pages 8 equals 4711")?;
+        reader.go()?;
+        reader.die_of(libc::SIGBUS)?;
+    }
+    let status = bed.status()?;
+    let losses = status.domains.iter().flat_map(|domain| &domain.losses);
+    let mut lost: Vec<_> = losses
+        .filter(|loss| loss.blade == "m0")
+        .filter_map(|loss| loss.area.as_deref())
+        .collect();
+    lost.sort_unstable();
+    ensure!(
+        lost == ["far", "kept"],
+        "what was lost is not on the books: {status:?}"
+    );
+    writer.kill()?;
+    let found = bed.operator()?.check()?;
+    ensure!(found.is_empty(), "{found:?}");
+
+    // New memory of the new blade is as good as any, also where the old one was.
+    domain.run("c1", "--area kept --pages 8 free")?;
+    domain.run("c2", "--area new --pages 8 increment 10")?;
+    domain.run("c1", "--area new --pages 8 equals 10")?;
+    domain.run("c2", "fresh 3")?;
+    domain.end()?;
+    let found = bed.operator()?.check()?;
+    ensure!(found.is_empty(), "{found:?}");
+    Ok(())
 }
 
 fn dead_agent(bed: &Bed) -> Result<()> {

@@ -23,8 +23,9 @@ fn main() -> ExitCode {
             ("regions_change_or_stay_whenever_it_dies", regions),
             ("a_blade_joins_whenever_it_dies", join),
             ("a_controller_that_was_told_to_keep_is_followed", kept),
-            // The last, for it loses something.
+            // The last two, for they lose something.
             ("a_blade_that_went_meanwhile_is_gone", absent),
+            ("memory_that_went_meanwhile_is_lost", absent_memory),
         ],
         || Bed::up(4, 2, (CACHE * 4096) as u64),
     )
@@ -311,5 +312,33 @@ fn absent(bed: &Bed) -> Result<()> {
     );
     let found = bed.operator()?.check()?;
     ensure!(found.is_empty(), "a check finds {found:#?}");
+    domain.end()
+}
+
+fn absent_memory(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "absent-memory")?;
+    domain.run("c0", "--area kept increment 10")?;
+    bed.end("ctl", Signal::KILL)?;
+    for memory in ["m0", "m1"] {
+        bed.end(memory, Signal::KILL)?;
+    }
+    bed.restart("ctl", &[])?;
+    let mut reader = domain.start("c2", "--area kept equals 10")?;
+    for memory in ["m0", "m1"] {
+        bed.restart(memory, &[])?;
+    }
+    reader.go()?;
+    reader.die_of(libc::SIGBUS)?;
+    let status = bed.status()?;
+    let mut losses = status.domains.iter().flat_map(|domain| &domain.losses);
+    ensure!(
+        losses.any(|loss| loss.area.as_deref() == Some("kept") && loss.blade.starts_with('m')),
+        "the lost memory is not on the books: {status:?}"
+    );
+    let found = bed.operator()?.check()?;
+    ensure!(found.is_empty(), "a check finds {found:#?}");
+    domain.run("c0", "--area kept free")?;
+    domain.run("c2", "--area new increment 10")?;
+    domain.run("c0", "--area new equals 10")?;
     domain.end()
 }

@@ -20,7 +20,7 @@ use crate::{
     serial::Episode,
 };
 
-pub use held::{hold, release, seize};
+pub use held::{hold, lose, release, seize};
 pub use jointly::{Jointly, jointly};
 
 use held::{both, is_orphan, joined};

@@ -230,7 +230,15 @@ impl Policy {
         access: Access,
         area: Option<String>,
     ) -> Result<Plan<Mapped>, Failure> {
-        let extent = self.allocator.allocate(length).map_err(from_alloc)?;
+        let registry = &self.registry;
+        let is_here = |number| {
+            let blade = registry.blade(BladeKind::Memory, number);
+            blade.is_some_and(|blade| blade.connected)
+        };
+        let extent = self
+            .allocator
+            .allocate(length, is_here)
+            .map_err(from_alloc)?;
         let va = extent.va();
         // Not above the extent's length, which is a multiple of a page.
         let length = length.next_multiple_of(PAGE);

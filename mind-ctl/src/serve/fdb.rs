@@ -1,9 +1,13 @@
-//! The bridge's forwarding database, in sysfs: behind which port an Ethernet address is. A blade is whoever is behind
-//! a port, so this is what makes a registration believable.
+//! Where a host is, as the kernel knows it: behind which port of the bridge an Ethernet address is (the bridge's
+//! forwarding database, in sysfs), and which Ethernet address an IP address has (its neighbours, in procfs). A blade is
+//! the port that it is behind, so a registration is held against both.
 
-use std::fs;
+use std::{fs, net::Ipv4Addr};
 
 use anyhow::{Context as _, Result, bail};
+
+/// IPv4 neighbours of this network namespace (`arp_seq_show` in `net/ipv4/arp.c`).
+const NEIGHBOURS: &str = "/proc/net/arp";
 
 /// An entry of `/sys/class/net/BRIDGE/brforward` (`struct __fdb_entry`, `linux/if_bridge.h`).
 const ENTRY: usize = 16;
@@ -12,14 +16,39 @@ const ENTRY: usize = 16;
 pub(super) fn address_of(name: &str) -> Result<[u8; 6]> {
     let path = format!("/sys/class/net/{name}/address");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let bytes: Option<Vec<u8>> = text
-        .trim()
-        .split(':')
-        .map(|byte| u8::from_str_radix(byte, 16).ok())
-        .collect();
-    bytes
-        .and_then(|bytes| bytes.try_into().ok())
+    parse(text.trim())
         .with_context(|| format!("{path} holds no Ethernet address: `{}`", text.trim()))
+}
+
+/// The Ethernet address to which the kernel sends what is for `address`, over the bridge.
+pub(super) fn neighbour_of(bridge: &str, address: Ipv4Addr) -> Result<[u8; 6]> {
+    let text =
+        fs::read_to_string(NEIGHBOURS).with_context(|| format!("cannot read {NEIGHBOURS}"))?;
+    find_neighbour(&text, bridge, address)
+        .with_context(|| format!("{address} is no neighbour on bridge {bridge}"))
+}
+
+fn find_neighbour(table: &str, bridge: &str, address: Ipv4Addr) -> Option<[u8; 6]> {
+    let address = address.to_string();
+    table.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (ip, _type, _flags, mac) = (
+            fields.next()?,
+            fields.next()?,
+            fields.next()?,
+            fields.next()?,
+        );
+        let device = fields.nth(1)?;
+        (ip == address && device == bridge).then(|| parse(mac))?
+    })
+}
+
+/// An Ethernet address as text.
+fn parse(text: &str) -> Option<[u8; 6]> {
+    let bytes = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).ok());
+    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
 }
 
 /// Which of `ports` the address is behind.
@@ -56,6 +85,17 @@ fn find(entries: &[u8], mac: [u8; 6]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_neighbour_is_found_by_its_address_and_bridge() {
+        let table = "IP address       HW type     Flags       HW address            Mask     Device\n\
+                     198.18.1.1       0x1         0x2         02:00:00:00:00:07     *        br1\n\
+                     198.18.1.1       0x1         0x2         02:00:00:00:00:08     *        br0\n";
+        let find = |bridge, last| find_neighbour(table, bridge, Ipv4Addr::new(198, 18, 1, last));
+        assert_eq!(find("br0", 1), Some([2, 0, 0, 0, 0, 8]));
+        assert_eq!(find("br0", 2), None);
+        assert_eq!(find("eth0", 1), None);
+    }
 
     #[test]
     fn an_address_is_found_by_its_port_and_the_bridges_own_are_not() {

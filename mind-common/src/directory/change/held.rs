@@ -32,6 +32,15 @@ pub const fn seize(word: Word, everybody: BladeSet) -> Option<Word> {
     }
 }
 
+/// The region of a memory blade that is gone: every access fails until the region is unmapped, and no blade may write
+/// any of it back. `None` where there is no region, or it is lost already.
+pub const fn lose(word: Word) -> Option<Word> {
+    match (word.state(), word.was()) {
+        (State::Free, _) | (State::Held, Some(Was::Lost)) => None,
+        _ => Some(word.held(Was::Lost, BladeSet::EMPTY)),
+    }
+}
+
 /// What [`on_loss`](super::machine::on_loss) of an owner leaves.
 pub(super) fn is_orphan(word: Word) -> bool {
     word.was() == Some(Was::Modified) && word.blades().is_empty()

@@ -137,6 +137,15 @@ impl Core {
             );
             return Err(Failure::new(Errno::EINVAL, message));
         }
+        let neighbour = fdb::neighbour_of(&self.bridge, address)
+            .map_err(|error| Failure::new(Errno::ENODEV, format!("{error:#}")))?;
+        if neighbour != registration.mac {
+            let message = format!(
+                "{} says its Ethernet address is {:02x?}, and {address} is at {neighbour:02x?}",
+                registration.name, registration.mac
+            );
+            return Err(Failure::new(Errno::EINVAL, message));
+        }
         let interface = fdb::port_of(&self.bridge, &self.ports, registration.mac)
             .map_err(|error| Failure::new(Errno::ENODEV, format!("{error:#}")))?
             .to_owned();
@@ -148,12 +157,19 @@ impl Core {
             incarnation: blade.incarnation,
         };
         // Nothing of an earlier life counts any more.
-        if kind == BladeKind::Compute && blade.incarnation > 1 {
-            self.depart(Connection {
-                incarnation: blade.incarnation.wrapping_sub(1),
-                ..life_of(&blade)
-            });
-            self.bury().await;
+        let earlier = blade.incarnation.wrapping_sub(1);
+        match kind {
+            BladeKind::Compute if blade.incarnation > 1 => {
+                self.depart(Connection {
+                    incarnation: earlier,
+                    ..life_of(&blade)
+                });
+                self.bury().await;
+            }
+            BladeKind::Memory if blade.incarnation > 1 => {
+                self.lose_memory(blade.number, earlier).await;
+            }
+            BladeKind::Compute | BladeKind::Memory => {}
         }
         let flags = self
             .switch
@@ -217,14 +233,7 @@ impl Core {
                 });
                 self.bury().await;
             }
-            BladeKind::Memory => {
-                self.events.lost(kind);
-                self.policy.disconnect(kind, number, incarnation);
-                self.agents.remove(&(kind, number));
-                if let Err(error) = self.switch.set_memory(number, Peer::default()) {
-                    tracing::error!(%error, "a memory blade that is gone is still asked");
-                }
-            }
+            BladeKind::Memory => self.lose_memory(number, incarnation).await,
         }
         self.keep(None);
         self.note_complete();

@@ -4,12 +4,13 @@
 //!
 //! * [`steps`]: the steps of a plan,
 //! * [`regions`]: changes of regions under traffic,
-//! * [`blades`]: who comes and goes,
+//! * [`blades`]: who comes and goes, [`memory`]: what a memory blade takes along,
 //! * [`recovery`]: a controller that takes over from another,
 //! * [`status`]: what operators see, [`audit`]: whether books, tables and blades agree.
 
 mod audit;
 mod blades;
+mod memory;
 mod recovery;
 mod regions;
 mod status;
@@ -428,11 +429,18 @@ impl Core {
         Ok(())
     }
 
-    /// A blade gives up what it owns of a range. Regions that others have meanwhile were written back for that.
+    /// A blade gives up what it owns of a range. Regions that others have meanwhile were written back for that. What is
+    /// lost cannot be synced.
     async fn sync(&mut self, caller: BladeId, va: Va, length: u64) -> Result<Reply, Failure> {
         if !va.is_in_window(length) {
             let message = format!("{length} bytes at {va} are not in the window");
             return Err(Failure::new(Errno::EINVAL, message));
+        }
+        if self.has_lost(va, length) {
+            let message = format!(
+                "part of {length} bytes at {va} is lost; see `mind-ctl status` on the switch"
+            );
+            return Err(Failure::new(Errno::EIO, message));
         }
         let entries = self.policy.directory().entries_over(va, length);
         let owned: Vec<_> = {
@@ -461,8 +469,11 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// Memory refused what a blade had to write back.
+    /// Memory refused what a blade had to write back. What is lost with its memory blade was noted before.
     fn note_refused(&mut self, caller: BladeId, va: Va) {
+        if self.has_lost(va, PAGE_SIZE as u64) {
+            return;
+        }
         let region = self.policy.directory().at(va).map(|entry| entry.region);
         let name = |blade: &Blade| blade.name.clone();
         let registry = self.policy.registry();

@@ -144,11 +144,7 @@ impl Core {
             orphans.append(&mut self.depart(life));
         }
         for (number, incarnation) in memories {
-            self.policy
-                .disconnect(BladeKind::Memory, number, incarnation);
-            self.switch
-                .set_memory(number, Peer::default())
-                .map_err(|error| broken(&error))?;
+            self.lose_memory(number, incarnation).await;
         }
 
         let held: Vec<_> = {
