@@ -141,10 +141,12 @@ pub enum Request {
         /// What the domain may do with it.
         access: Access,
     },
-    /// A whole vma goes.
+    /// A whole vma goes; an area with the last process that has it open, if it has no name.
     Unmap {
         /// The protection domain.
         domain: u32,
+        /// The process that gives it up.
+        pid: i32,
         /// Where it begins.
         va: u64,
         /// Its length.
@@ -165,6 +167,8 @@ pub enum Request {
     OpenArea {
         /// The protection domain.
         domain: u32,
+        /// The process that uses it, until it unmaps it or ends.
+        pid: i32,
         /// The name, unique in the domain.
         name: String,
         /// Bytes, if it is made; otherwise it must not be longer than the area is. 0: whatever it is.

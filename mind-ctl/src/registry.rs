@@ -55,12 +55,75 @@ pub struct Vma {
     pub extent: Extent,
     /// Bytes that are mapped, whole pages.
     pub length: u64,
-    /// How often it was mapped or opened, less how often it was unmapped.
-    pub users: u32,
+    /// Which processes use it.
+    pub users: Users,
     /// The area that it is, while that has a name.
     pub area: Option<String>,
     /// What was written into it and is gone.
     pub lost: Option<Lost>,
+}
+
+/// A process of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    /// The compute blade that it runs on.
+    pub blade: u8,
+    /// Its number there.
+    pub pid: i32,
+}
+
+/// Which processes use a vma.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Users {
+    /// The domain: a process mapped it, and any process may unmap it.
+    Domain,
+    /// Those that opened it, an area, and how often each has it open.
+    Openers(Vec<(Member, u32)>),
+}
+
+impl Users {
+    /// How many uses there are.
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Domain => 1,
+            Self::Openers(openers) => openers.iter().map(|(_, count)| count).sum(),
+        }
+    }
+
+    /// A process opens the area once more.
+    pub fn open(&mut self, member: Member) {
+        let Self::Openers(openers) = self else {
+            return;
+        };
+        match openers.iter_mut().find(|(other, _)| *other == member) {
+            Some((_, count)) => *count += 1,
+            None => openers.push((member, 1)),
+        }
+    }
+
+    /// A process gives up one use; whether it had one.
+    pub fn close(&mut self, member: Member) -> bool {
+        let Self::Openers(openers) = self else {
+            return true;
+        };
+        let Some((_, count)) = openers.iter_mut().find(|(other, _)| *other == member) else {
+            return false;
+        };
+        *count -= 1;
+        openers.retain(|(_, count)| *count > 0);
+        true
+    }
+
+    /// A process has ended; whether it had the area open.
+    pub fn forget(&mut self, member: Member) -> bool {
+        let Self::Openers(openers) = self else {
+            return false;
+        };
+        let before = openers.len();
+        openers.retain(|(other, _)| *other != member);
+        openers.len() < before
+    }
 }
 
 /// Writes that were lost with a blade.

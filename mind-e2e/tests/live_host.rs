@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         &[
             ("a_bare_host_becomes_a_switch_and_is_put_back", put_back),
             ("an_interface_in_use_is_no_port", in_use),
+            ("a_killed_controllers_bridge_is_the_next_ones", killed),
         ],
         || {
             let bed = Bed::network(1, 1)?;
@@ -70,6 +71,36 @@ fn put_back(bed: &Bed) -> Result<()> {
 
     running.reverse();
     program::end(&running)?;
+    let after = links(bed.testbed())?;
+    ensure!(before == after, "{before:#?} became {after:#?}");
+    Ok(())
+}
+
+fn killed(bed: &Bed) -> Result<()> {
+    let before = links(bed.testbed())?;
+    let service = serve("killed", &["--port", "c0", "m0"])?;
+    let first = start(&service)?;
+    let prepared = links(bed.testbed())?;
+    ensure!(prepared.contains_key(BRIDGE), "{prepared:#?}");
+    // One that cannot start because another runs leaves that one's changes alone.
+    let second = start(&serve("second", &["--port", "c0", "m0"])?);
+    let error = format!("{:#}", second.err().context("two controllers run")?);
+    ensure!(
+        error.contains("another controller runs on this host"),
+        "{error}"
+    );
+    ensure!(
+        links(bed.testbed())? == prepared,
+        "the second controller changed the host"
+    );
+
+    program::kill(first)?;
+    ensure!(
+        links(bed.testbed())? == prepared,
+        "a killed controller changes nothing"
+    );
+    let next = start(&service)?;
+    program::end(&[next])?;
     let after = links(bed.testbed())?;
     ensure!(before == after, "{before:#?} became {after:#?}");
     Ok(())

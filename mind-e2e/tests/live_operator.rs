@@ -1,6 +1,10 @@
 //! An operator's command line, from outside of every namespace, as a person uses it.
 
-use std::process::{Command, ExitCode, Output};
+use std::{
+    fs::File,
+    io::Read as _,
+    process::{Command, ExitCode, Output},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use mind_common::{
@@ -10,7 +14,24 @@ use mind_common::{
 use mind_dataplane::Switch;
 use mind_e2e::{Bed, Domain, bed, suite};
 use netns_setup::{paths, plan::SWITCH};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal},
+    pty::OpenptFlags,
+    termios::Winsize,
+};
 use serde_json::Value;
+
+/// Of the terminal that a user looks at.
+const SIZE: Winsize = Winsize {
+    ws_row: 24,
+    ws_col: 80,
+    ws_xpixel: 0,
+    ws_ypixel: 0,
+};
+
+/// Gives the terminal its lines back (xterm's control sequences, DECRST 1049).
+const LEAVE_ALTERNATE_SCREEN: &[u8] = b"\x1b[?1049l";
 
 fn main() -> ExitCode {
     suite::run(
@@ -21,10 +42,80 @@ fn main() -> ExitCode {
             ("a_check_finds_nothing_where_nothing_is_wrong", agrees),
             ("a_check_names_what_is_wrong_and_the_fix", discrepancies),
             ("an_error_has_a_code", errors),
+            ("top_puts_the_terminal_back_when_it_is_told_to_end", top),
             ("a_blade_that_is_missing_is_named", missing),
         ],
         || Bed::up(2, 2, 1 << 20),
     )
+}
+
+fn top(_: &Bed) -> Result<()> {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let user = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        rustix::pty::grantpt(&user)?;
+        rustix::pty::unlockpt(&user)?;
+        let name = rustix::pty::ptsname(&user, Vec::new())?;
+        let terminal = File::options()
+            .read(true)
+            .write(true)
+            .open(name.to_str()?)?;
+        rustix::termios::tcsetwinsize(&terminal, SIZE)?;
+        let before = rustix::termios::tcgetattr(&terminal)?.local_modes;
+        let mut child = Command::new(bed::programs()?.join("mind-ctl"))
+            .arg("top")
+            .stdin(terminal.try_clone()?)
+            .stdout(terminal.try_clone()?)
+            .stderr(terminal.try_clone()?)
+            .spawn()?;
+        let mut screen = File::from(user);
+        let mut shown = Vec::new();
+        let mut bytes = [0; 4096];
+        // Its first screen: it has the terminal, and waits for keys and signals.
+        while !contains(&shown, b"BLADE") {
+            let mut events = [PollFd::new(&screen, PollFlags::IN)];
+            let patience = Timespec::try_from(mind_e2e::patience())?;
+            ensure!(
+                poll(&mut events, Some(&patience))? > 0,
+                "`mind-ctl top` draws only {:?}",
+                String::from_utf8_lossy(&shown)
+            );
+            let count = screen.read(&mut bytes)?;
+            shown.extend_from_slice(&bytes[..count]);
+        }
+        let raw = rustix::termios::tcgetattr(&terminal)?.local_modes;
+        ensure!(raw != before, "`mind-ctl top` leaves the terminal as it is");
+        let pid = Pid::from_raw(child.id().cast_signed()).context("a child without a number")?;
+        rustix::process::kill_process(pid, signal)?;
+        // What it draws must be read, or it cannot end.
+        let status = loop {
+            let mut events = [PollFd::new(&screen, PollFlags::IN)];
+            let moment = Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
+            if poll(&mut events, Some(&moment))? > 0 {
+                let count = screen.read(&mut bytes)?;
+                shown.extend_from_slice(&bytes[..count]);
+            } else if let Some(status) = child.try_wait()? {
+                break status;
+            }
+        };
+        let after = rustix::termios::tcgetattr(&terminal)?.local_modes;
+        ensure!(status.success(), "it ended with {status} by {signal:?}");
+        ensure!(
+            after == before,
+            "after {signal:?} the terminal is {after:?}, not {before:?}"
+        );
+        ensure!(
+            contains(&shown, LEAVE_ALTERNATE_SCREEN),
+            "after {signal:?} the alternate screen stays"
+        );
+    }
+    Ok(())
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn mind_ctl(arguments: &str) -> Result<Output> {
@@ -88,9 +179,10 @@ fn lists(bed: &Bed) -> Result<()> {
     domain.run("c1", "--area heap --pages 10 fill")?;
     let vmas = json("vmas --domain listed")?;
     let vma = array(&vmas)?.first().context("no vma is listed")?;
+    ensure!(vma["area"] == "heap" && vma["length"] == 40_960, "{vma}");
     ensure!(
-        vma["area"] == "heap" && vma["length"] == 40_960 && vma["users"].as_u64() >= Some(1),
-        "{vma}"
+        vma["users"] == 0,
+        "the process that opened it has ended: {vma}"
     );
     ensure!(vma["access"][0]["access"] == "write", "{vma}");
     let va = vma["va"].as_u64().context("a vma without an address")?;

@@ -185,7 +185,7 @@ impl Server {
             }
         };
         lock(&self.processes).insert((number, pid));
-        let result = self.serve_member(packets, &process, DomainId(number));
+        let result = self.serve_member(packets, (&process, pid), DomainId(number));
         if !matches!(result, Ok(Left::Detached)) {
             // The end of the connection is not yet the end of the process.
             wait_for(&process);
@@ -223,7 +223,7 @@ impl Server {
     fn serve_member(
         &self,
         packets: &Arc<Packets>,
-        process: &OwnedFd,
+        (process, pid): (&OwnedFd, i32),
         domain: DomainId,
     ) -> Result<Left> {
         let memory = self.memory(domain)?;
@@ -256,7 +256,7 @@ impl Server {
         loop {
             match next(packets, process)? {
                 Some(ToBlade::Call { id, call }) => {
-                    let result = self.call(domain, call);
+                    let result = self.call((domain, pid), call);
                     packets.send(&FromBlade::Answer { id, result }, None)?;
                 }
                 Some(ToBlade::Detach) => return Ok(Left::Detached),
@@ -266,7 +266,7 @@ impl Server {
         }
     }
 
-    fn call(&self, domain: DomainId, call: Call) -> Result<Option<Mapping>, Failure> {
+    fn call(&self, (domain, pid): (DomainId, i32), call: Call) -> Result<Option<Mapping>, Failure> {
         let number = domain.0;
         let (request, changed) = match call {
             Call::Map { length, access } => (
@@ -280,6 +280,7 @@ impl Server {
             Call::Unmap { va, length } => (
                 Request::Unmap {
                     domain: number,
+                    pid,
                     va,
                     length,
                 },
@@ -302,6 +303,7 @@ impl Server {
             } => (
                 Request::OpenArea {
                     domain: number,
+                    pid,
                     name,
                     length,
                     access,

@@ -20,7 +20,7 @@ use crate::alloc::{AllocError, Allocator};
 use crate::directory::{Directory, DirectoryFull, Step};
 use crate::protect::{Class, Entries, Protection, diff};
 use crate::records::Key;
-use crate::registry::{Blade, MAX_NAME, Port, Presence, Registry, Vma};
+use crate::registry::{Blade, MAX_NAME, Member, Port, Presence, Registry, Users, Vma};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -151,7 +151,7 @@ impl Policy {
         Ok(Plan::new(domain, plan.steps))
     }
 
-    /// It no longer does. With its last process a domain gives up all that it has.
+    /// It no longer does, and has no area open any more. With its last process a domain gives up all that it has.
     ///
     /// # Errors
     ///
@@ -162,13 +162,29 @@ impl Policy {
             Presence::Changed => vec![Step::Revoke { domain, blade }],
         };
         let mut plan = Plan::new((), steps);
-        if let Some(entry) = self.registry.domain_mut(domain)
-            && entry.processes.is_empty()
-        {
-            entry.areas.clear();
-            let vmas: Vec<_> = std::mem::take(&mut entry.vmas).into_values().collect();
-            for vma in vmas {
-                self.give_up(domain, vma, &mut plan);
+        let member = Member {
+            blade: blade.get(),
+            pid,
+        };
+        if let Some(entry) = self.registry.domain_mut(domain) {
+            let ends = entry.processes.is_empty();
+            if ends {
+                entry.areas.clear();
+            }
+            let mut closed = Vec::new();
+            for (va, vma) in &mut entry.vmas {
+                let had_open = vma.users.forget(member);
+                let goes = ends || had_open && vma.area.is_none() && vma.users.count() == 0;
+                if had_open || goes {
+                    closed.push((*va, goes));
+                }
+            }
+            for (va, goes) in closed {
+                self.registry.touch(Key::Vma(domain, va));
+                let entry = self.registry.domain_mut(domain).filter(|_| goes);
+                if let Some(vma) = entry.and_then(|entry| entry.vmas.remove(&va)) {
+                    self.give_up(domain, vma, &mut plan);
+                }
             }
         }
         self.registry.forget_if_empty(domain);
@@ -220,7 +236,7 @@ impl Policy {
         access: Access,
     ) -> Result<Plan<Mapped>, Failure> {
         self.registry.check_presence(caller, domain)?;
-        self.make(domain, length, access, None)
+        self.make(domain, length, access, (Users::Domain, None))
     }
 
     fn make(
@@ -228,7 +244,7 @@ impl Policy {
         domain: u32,
         length: u64,
         access: Access,
-        area: Option<String>,
+        (users, area): (Users, Option<String>),
     ) -> Result<Plan<Mapped>, Failure> {
         let registry = &self.registry;
         let is_here = |number| {
@@ -261,7 +277,7 @@ impl Policy {
         let vma = Vma {
             extent,
             length,
-            users: 1,
+            users,
             area,
             lost: None,
         };
@@ -270,19 +286,22 @@ impl Policy {
         Ok(Plan::new(Mapped { va, length }, steps))
     }
 
-    /// A whole vma is given up by one of its users; with the last one it goes, unless it is an area that has a name.
+    /// A whole vma is given up by a process that uses it; with its last user it goes, unless it is an area that has a
+    /// name.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the range is no whole vma of the domain. `ESRCH`: as of [`map`](Self::map).
+    /// `EINVAL`: the range is no whole vma of the domain, or an area that the caller has not opened. `ESRCH`: as of
+    /// [`map`](Self::map).
     pub fn unmap(
         &mut self,
-        caller: BladeId,
+        caller: Member,
         domain: u32,
         va: Va,
         length: u64,
     ) -> Result<Plan<()>, Failure> {
-        let entry = self.registry.domain_on(caller, domain)?;
+        let blade = BladeId::from_low_bits(caller.blade.into());
+        let entry = self.registry.domain_on(blade, domain)?;
         let wanted = length.checked_next_multiple_of(PAGE);
         let vma = entry
             .vmas
@@ -292,8 +311,17 @@ impl Policy {
                 let message = format!("{length} bytes at {va} are no whole vma of domain {domain}");
                 Failure::new(Errno::EINVAL, message)
             })?;
-        vma.users = vma.users.saturating_sub(1);
-        let goes = vma.users == 0 && vma.area.is_none();
+        if !vma.users.close(caller) {
+            let message = format!(
+                "process {} has not opened the area at {va} of domain {domain}",
+                caller.pid
+            );
+            return Err(Failure::new(Errno::EINVAL, message));
+        }
+        let goes = match &vma.users {
+            Users::Domain => true,
+            Users::Openers(openers) => openers.is_empty() && vma.area.is_none(),
+        };
         let mut plan = Plan::new((), Vec::new());
         if goes && let Some(vma) = entry.vmas.remove(&va.0) {
             self.give_up(domain, vma, &mut plan);
@@ -341,7 +369,7 @@ impl Policy {
     /// those of [`map`](Self::map).
     pub fn open_area(
         &mut self,
-        caller: BladeId,
+        caller: Member,
         domain: u32,
         name: &str,
         length: u64,
@@ -358,7 +386,8 @@ impl Policy {
             );
             return Err(Failure::new(Errno::ENAMETOOLONG, message));
         }
-        let entry = self.registry.domain_on(caller, domain)?;
+        let blade = BladeId::from_low_bits(caller.blade.into());
+        let entry = self.registry.domain_on(blade, domain)?;
         let known = entry.areas.get(name).and_then(|va| entry.vmas.get_mut(va));
         match (known, open) {
             (Some(_), Open::New) => Err(Failure::new(
@@ -366,7 +395,7 @@ impl Policy {
                 format!("domain {domain} has an area `{name}` already"),
             )),
             (Some(vma), Open::Existing | Open::OrCreate) if length <= vma.length => {
-                vma.users += 1;
+                vma.users.open(caller);
                 let mapped = Mapped {
                     va: vma.va(),
                     length: vma.length,
@@ -380,7 +409,8 @@ impl Policy {
             )),
             (None, Open::Existing) => Err(no_area(domain, name)),
             (None, Open::OrCreate | Open::New) => {
-                self.make(domain, length, access, Some(name.to_owned()))
+                let users = Users::Openers(vec![(caller, 1)]);
+                self.make(domain, length, access, (users, Some(name.to_owned())))
             }
         }
     }
@@ -404,7 +434,7 @@ impl Policy {
         let mut plan = Plan::new((), Vec::new());
         if let Some(vma) = entry.vmas.get_mut(&va) {
             vma.area = None;
-            if vma.users == 0
+            if vma.users.count() == 0
                 && let Some(vma) = entry.vmas.remove(&va)
             {
                 self.give_up(domain, vma, &mut plan);

@@ -98,7 +98,7 @@ impl Policy {
                 domain_name: domain.name.clone(),
                 memory,
                 area: vma.area.clone(),
-                users: vma.users,
+                users: vma.users.count(),
                 access: access.collect(),
                 regions: self.directory.entries(vma.va(), vma.length).len() as u32,
                 lost: vma.lost.as_ref().map_or(0, |lost| lost.regions),

@@ -12,6 +12,11 @@ fn blade(number: u8) -> BladeId {
     BladeId::new(number).unwrap()
 }
 
+/// The process of the domain on that blade.
+fn member(blade: u8) -> Member {
+    Member { blade, pid: 100 }
+}
+
 /// Two compute blades with a process of the domain each, and a memory blade of 64 pages.
 fn policy() -> Policy {
     let mut policy = Policy::new(64, 4);
@@ -72,7 +77,7 @@ fn nobody_may_touch_memory_before_it_is_flushed_and_it_is_free_only_after() {
         .unwrap()
         .result;
     let plan = policy
-        .unmap(blade(1), DOMAIN, mapped.va, mapped.length)
+        .unmap(member(1), DOMAIN, mapped.va, mapped.length)
         .unwrap();
     let protected = last_position(&plan.steps, |step| matches!(step, Step::Protect { .. }));
     let freed = position(
@@ -121,15 +126,15 @@ fn errors_are_those_of_linux() {
             Errno::ESRCH,
         ),
         (
-            policy.unmap(here, DOMAIN, inside, PAGE).map(drop),
+            policy.unmap(member(0), DOMAIN, inside, PAGE).map(drop),
             Errno::EINVAL,
         ),
         (
-            policy.unmap(here, DOMAIN, va, PAGE).map(drop),
+            policy.unmap(member(0), DOMAIN, va, PAGE).map(drop),
             Errno::EINVAL,
         ),
         (
-            policy.unmap(here, DOMAIN, va, u64::MAX).map(drop),
+            policy.unmap(member(0), DOMAIN, va, u64::MAX).map(drop),
             Errno::EINVAL,
         ),
         (
@@ -158,7 +163,7 @@ fn errors_are_those_of_linux() {
     for (number, (result, errno)) in cases.into_iter().enumerate() {
         assert_eq!(result.unwrap_err().errno, errno, "case {number}");
     }
-    assert!(policy.unmap(here, DOMAIN, va, 3 * PAGE - 1).is_ok());
+    assert!(policy.unmap(member(0), DOMAIN, va, 3 * PAGE - 1).is_ok());
 }
 
 #[test]
@@ -204,7 +209,7 @@ fn part_of_a_vma_can_be_protected_and_nothing_changes_twice() {
 fn an_area_is_at_one_address_for_all_and_goes_with_its_name_and_its_last_user() {
     let mut policy = policy();
     let mut open = |number, length, open| {
-        policy.open_area(blade(number), DOMAIN, "ranks", length, Access::Write, open)
+        policy.open_area(member(number), DOMAIN, "ranks", length, Access::Write, open)
     };
     assert_eq!(
         open(0, PAGE, Open::Existing).unwrap_err().errno,
@@ -222,7 +227,7 @@ fn an_area_is_at_one_address_for_all_and_goes_with_its_name_and_its_last_user() 
 
     let Mapped { va, length } = made.result;
     let unmap = |policy: &mut Policy, number| {
-        let plan = policy.unmap(blade(number), DOMAIN, va, length).unwrap();
+        let plan = policy.unmap(member(number), DOMAIN, va, length).unwrap();
         !plan.given_up.is_empty()
     };
     assert!(!unmap(&mut policy, 0));
@@ -232,10 +237,45 @@ fn an_area_is_at_one_address_for_all_and_goes_with_its_name_and_its_last_user() 
 }
 
 #[test]
+fn a_process_that_ends_has_no_area_open_any_more() {
+    let mut policy = policy();
+    policy.enter(blade(0), DOMAIN, 101).unwrap().steps.clear();
+    let second = Member { blade: 0, pid: 101 };
+    let mut open = |member| {
+        let plan = policy.open_area(member, DOMAIN, "x", PAGE, Access::Read, Open::OrCreate);
+        plan.unwrap().result
+    };
+    let area = open(member(0));
+    assert_eq!([open(second), open(second), open(member(1))], [area; 3]);
+    let users = |policy: &Policy| policy.vmas(Va(0), 1).0[0].users;
+    assert_eq!(users(&policy), 4);
+    assert!(
+        policy
+            .exit(blade(0), DOMAIN, 101)
+            .unwrap()
+            .given_up
+            .is_empty()
+    );
+    assert_eq!(users(&policy), 2);
+    let others = policy.unmap(second, DOMAIN, area.va, area.length);
+    assert_eq!(others.unwrap_err().errno, Errno::EINVAL);
+    assert!(
+        policy.evict(blade(1)).given_up.is_empty(),
+        "it has its name"
+    );
+    assert_eq!(users(&policy), 1);
+    let plan = policy.unlink_area(blade(0), DOMAIN, "x").unwrap();
+    assert!(plan.given_up.is_empty(), "it has its last user");
+    policy.enter(blade(0), DOMAIN, 102).unwrap().steps.clear();
+    let plan = policy.exit(blade(0), DOMAIN, 100).unwrap();
+    assert_eq!(plan.given_up.len(), 1);
+}
+
+#[test]
 fn a_name_that_cannot_be_is_refused() {
     let mut policy = policy();
     let mut open = |name: &str| {
-        let plan = policy.open_area(blade(0), DOMAIN, name, PAGE, Access::Read, Open::New);
+        let plan = policy.open_area(member(0), DOMAIN, name, PAGE, Access::Read, Open::New);
         plan.map(drop).map_err(|failure| failure.errno)
     };
     assert_eq!(open(""), Err(Errno::EINVAL));
@@ -261,7 +301,7 @@ fn a_domain_gives_everything_up_with_its_last_process() {
     let mut policy = policy();
     let map = policy.map(blade(0), DOMAIN, PAGE, Access::Write).unwrap();
     let area = policy
-        .open_area(blade(0), DOMAIN, "x", PAGE, Access::Read, Open::New)
+        .open_area(member(0), DOMAIN, "x", PAGE, Access::Read, Open::New)
         .unwrap();
     assert_ne!(map.result, area.result);
     let plan = policy.exit(blade(0), DOMAIN, 100).unwrap();
@@ -342,7 +382,7 @@ fn what_is_lost_is_on_the_books_until_it_is_unmapped() {
     assert_eq!((loss.regions, loss.last), (2, mapped.va.0));
     assert_eq!((loss.va, &loss.blade[..]), (mapped.va.0, "c1"));
     let _ = policy
-        .unmap(blade(0), domain, mapped.va, mapped.length)
+        .unmap(member(0), domain, mapped.va, mapped.length)
         .unwrap();
     assert_eq!(losses(&policy), []);
     assert_eq!(policy.note_loss(region(0), "c1"), None);

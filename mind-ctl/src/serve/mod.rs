@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "MIND_METRICS")]
     metrics: Option<SocketAddr>,
     /// Where to keep what a controller must know that comes after this one: a file that is of use until the machine is
-    /// booted again.
+    /// booted again. What was changed on the host is kept beside it, in a file that ends in .host.json.
     #[arg(
         long,
         value_name = "FILE",
@@ -135,7 +135,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     // From here on they end the daemon in order, not at once.
     let mut term = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let host = Host::prepare(&args.bridge, &args.ports, args.address, args.mtu).await?;
+    let journal = args.state.with_extension("host.json");
+    let host = Host::prepare(&args.bridge, &args.ports, args.address, args.mtu, journal).await?;
     let begun = begin(&args, host.address()).await;
     let result = match begun {
         Ok((plane, serving)) => {

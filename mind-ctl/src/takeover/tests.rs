@@ -13,7 +13,7 @@ use super::{Found, FoundSlot, Takeover};
 use crate::directory::{Entry, Regions, Slot, Step, Table};
 use crate::policy::{Plan, Policy};
 use crate::records::Key;
-use crate::registry::Port;
+use crate::registry::{Member, Port};
 
 const SLOTS: u32 = 96;
 const TABLES: u32 = 6;
@@ -272,6 +272,10 @@ impl World {
     /// Does something, or part of it.
     fn act(&mut self, action: &Action, end: Option<prop::sample::Index>) {
         let caller = BladeId::new(action.blade).unwrap();
+        let member = Member {
+            blade: action.blade,
+            pid: action.pid,
+        };
         let domain = u32::from(action.domain) + 1;
         let domains = self.policy.registry().domains();
         let vmas: Vec<_> = domains
@@ -302,7 +306,7 @@ impl World {
                 let open = Open::OrCreate;
                 let plan = self
                     .policy
-                    .open_area(caller, domain, &name, length, access, open);
+                    .open_area(member, domain, &name, length, access, open);
                 plan.is_ok_and(|plan| self.carry_out(plan, end))
             }
             (Kind::Unlink, _) => {
@@ -310,7 +314,7 @@ impl World {
                 plan.is_ok_and(|plan| self.carry_out(plan, end))
             }
             (Kind::Unmap, Some((va, length))) => {
-                let plan = self.policy.unmap(caller, domain, va, length);
+                let plan = self.policy.unmap(member, domain, va, length);
                 plan.is_ok_and(|plan| self.carry_out(plan, end))
             }
             (Kind::Protect, Some((va, _))) => {

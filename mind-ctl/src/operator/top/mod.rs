@@ -17,7 +17,10 @@ use ratatui::{
     backend::TestBackend,
     crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
 };
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval},
+};
 
 use self::{
     rates::{Order, Rates},
@@ -139,8 +142,12 @@ fn ticks(seconds: f64) -> Interval {
     ticks
 }
 
-/// Draws until somebody has seen enough.
+/// Draws until the user ends it by a key, or a signal asks the process to end.
 async fn live(controller: &Controller, args: &Args, terminal: &mut DefaultTerminal) -> Result<()> {
+    let signal = |kind| signal(kind).context("cannot wait for signals");
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut events = EventStream::new();
     let mut seconds = args.interval;
     let mut ticks = ticks(seconds);
@@ -150,6 +157,9 @@ async fn live(controller: &Controller, args: &Args, terminal: &mut DefaultTermin
     let mut rates = Rates::default();
     loop {
         tokio::select! {
+            _ = term.recv() => return Ok(()),
+            _ = int.recv() => return Ok(()),
+            _ = hangup.recv() => return Ok(()),
             _ = ticks.tick(), if !is_paused => {
                 let after = Sample::take(controller).await?;
                 rates = Rates::between(before.as_ref().unwrap_or(&after), &after, order);

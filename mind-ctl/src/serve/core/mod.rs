@@ -40,7 +40,7 @@ use mind_common::{
 use mind_ctl::{
     directory::{Entry, Regions, Step},
     policy::{GivenUp, Plan, Policy},
-    registry::Blade,
+    registry::{Blade, Member},
 };
 use mind_dataplane::Switch;
 use tokio::sync::watch;
@@ -109,6 +109,13 @@ fn changes_books(request: &Request) -> bool {
             | Request::UnlinkArea { .. }
             | Request::ReportLoss { .. }
     )
+}
+
+fn member(blade: BladeId, pid: i32) -> Member {
+    Member {
+        blade: blade.get(),
+        pid,
+    }
 }
 
 /// The policy counts slots from 0; in the table, 0 means that there is none.
@@ -317,22 +324,31 @@ impl Core {
                 access,
             } => {
                 let plan = self.policy.map(caller, domain, length, access)?;
-                self.mapped(caller, domain, plan).await
+                // Memory that was mapped is the domain's, whatever its processes' numbers.
+                self.mapped(member(caller, 0), domain, plan).await
             }
             Request::OpenArea {
                 domain,
+                pid,
                 name,
                 length,
                 access,
                 open,
             } => {
+                let member = member(caller, pid);
                 let plan = self
                     .policy
-                    .open_area(caller, domain, &name, length, access, open)?;
-                self.mapped(caller, domain, plan).await
+                    .open_area(member, domain, &name, length, access, open)?;
+                self.mapped(member, domain, plan).await
             }
-            Request::Unmap { domain, va, length } => {
-                let plan = self.policy.unmap(caller, domain, Va(va), length)?;
+            Request::Unmap {
+                domain,
+                pid,
+                va,
+                length,
+            } => {
+                let member = member(caller, pid);
+                let plan = self.policy.unmap(member, domain, Va(va), length)?;
                 self.carry_out(plan).await?;
                 Ok(Reply::Done)
             }
@@ -389,7 +405,7 @@ impl Core {
 
     async fn mapped(
         &mut self,
-        caller: BladeId,
+        caller: Member,
         domain: u32,
         plan: Plan<mind_ctl::policy::Mapped>,
     ) -> Result<Reply, Failure> {

@@ -1,9 +1,14 @@
 //! Makes the host a switch where it is none yet (a bridge, the ports on it, frames that hold a page), and puts
-//! everything back at the end. [`plan`] says what has to be changed; here it is asked of the kernel, over netlink.
+//! everything back at the end. [`plan`] says what has to be changed; here it is asked of the kernel, over netlink;
+//! [`journal`] keeps it for the next controller, should this one be killed.
 
+mod journal;
 pub(super) mod plan;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+};
 
 use anyhow::{Context as _, Result};
 use futures_util::TryStreamExt as _;
@@ -15,7 +20,10 @@ use rtnetlink::{
     },
 };
 
-use self::plan::{Change, Cidr, Link, Wanted};
+use self::{
+    journal::Journal,
+    plan::{Change, Cidr, Link, Wanted},
+};
 
 /// `ENODEV`.
 const NO_DEVICE: i32 = 19;
@@ -23,23 +31,31 @@ const NO_DEVICE: i32 = 19;
 /// What was changed on this host.
 pub(super) struct Host {
     net: Handle,
-    done: Vec<Change>,
+    journal: Journal,
     /// The bridge's first address.
     address: Option<Ipv4Addr>,
 }
 
 impl Host {
-    /// Makes the host a switch with these ports.
+    /// Makes the host a switch with these ports. What is changed is noted in the file `journal`; what an earlier
+    /// controller noted there is this one's to put back.
     ///
     /// # Errors
     ///
-    /// When [`plan::plan`] refuses, or the kernel does; then everything is put back.
+    /// When [`plan::plan`] refuses, or the kernel does; then everything is put back. When the journal cannot be read.
     pub(super) async fn prepare(
         bridge: &str,
         ports: &[String],
         address: Option<Cidr>,
         mtu: u32,
+        journal: PathBuf,
     ) -> Result<Self> {
+        let journal = Journal::open(journal)?;
+        if !journal.is_empty() {
+            tracing::info!(
+                "an earlier controller changed this host; it will be put back as it was before that"
+            );
+        }
         let (connection, net, _) =
             rtnetlink::new_connection().context("cannot open a netlink socket")?;
         tokio::spawn(connection);
@@ -56,18 +72,22 @@ impl Host {
         let changes = plan::plan(&wanted, find(&net, bridge).await?.as_ref(), &found)?;
         let mut host = Self {
             net,
-            done: Vec::new(),
+            journal,
             address: None,
         };
         for change in changes {
             tracing::info!("{change}");
-            if let Err(error) = host.make(&change).await {
+            // First on the list: one that was not made can be undone, too.
+            let made = match host.journal.push(change.clone()) {
+                Ok(()) => host.make(&change).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = made {
                 let error = error.context(format!("cannot {change}"));
                 // A bridge that has an address may not be wanted without.
                 host.put_back().await;
                 return Err(error);
             }
-            host.done.push(change);
         }
         let bridge = find(&host.net, bridge).await?;
         let addresses = bridge.into_iter().flat_map(|bridge| bridge.addresses);
@@ -87,10 +107,13 @@ impl Host {
 
     /// Undoes all changes, the last one first. What cannot be undone is reported and left.
     pub(super) async fn put_back(mut self) {
-        while let Some(change) = self.done.pop() {
+        while let Some(change) = self.journal.last().cloned() {
             match self.undo(&change).await {
                 Ok(()) => tracing::info!("undone: {change}"),
                 Err(error) => tracing::error!("cannot undo: {change}: {error:#}"),
+            }
+            if let Err(error) = self.journal.pop() {
+                tracing::error!("{error:#}");
             }
         }
     }
@@ -126,12 +149,14 @@ impl Host {
 
     async fn undo(&self, change: &Change) -> Result<()> {
         match change {
-            Change::Bridge { name, .. } => {
-                let index = self.index(name).await?;
-                Ok(self.net.link().del(index).execute().await?)
-            }
+            Change::Bridge { name, .. } => match find(&self.net, name).await? {
+                Some(bridge) => Ok(self.net.link().del(bridge.index).execute().await?),
+                None => Ok(()),
+            },
             Change::Address { link, address } => {
-                let index = self.index(link).await?;
+                let Some(index) = find(&self.net, link).await?.map(|link| link.index) else {
+                    return Ok(());
+                };
                 let given = IpAddr::V4(address.address);
                 let messages = addresses(&self.net, index).await?;
                 let message = messages

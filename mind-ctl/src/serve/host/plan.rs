@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 
 /// An address and the leading bits that its network shares, such as `198.18.0.1/16`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cidr {
     pub(crate) address: Ipv4Addr,
     pub(crate) prefix: u8,
@@ -66,7 +67,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// A change, and what was before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Change {
     /// There is a bridge; its Ethernet address stays whatever ports it gets.
     Bridge { name: String, mac: Vec<u8> },
