@@ -8,35 +8,27 @@
 //! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
 //! * [`wire`]: RoCEv2 and the coherence header,
 //! * [`directory`]: the directory word of a region and its state machine,
-//! * `blade`: the compute blade's machine (feature `blade`, which needs an allocator),
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
 //! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
 //! * [`table`]: keys and values of the BPF maps,
 //! * [`trace`]: what the switch says of each packet to those who ask,
 //! * [`verdict`]: what can become of a packet,
-//! * `mutant`: bugs to be found (feature `mutants`, of no program that runs),
 //! * [`rewrite`], [`checksum`]: what is written over a packet's headers.
 //!
-//! Nothing here does I/O, reads a clock or allocates (but for the `blade` feature); nothing here
-//! depends on another crate of the project.
+//! Nothing here does I/O, reads a clock or allocates; nothing here depends on another crate of the
+//! project. The machines that hosts and simulators run on top of it are `mind-machines`'.
 #![no_std]
 
-#[cfg(feature = "blade")]
-extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 pub mod addr;
-#[cfg(feature = "blade")]
-pub mod blade;
 pub mod checksum;
 pub mod directory;
 pub mod id;
 pub mod losses;
 pub mod memo;
 pub mod memory;
-#[cfg(feature = "mutants")]
-pub mod mutant;
 pub mod rewrite;
 pub mod serial;
 pub mod table;

@@ -4,14 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mind_common::addr::{
-    BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes,
+use mind_common::{
+    addr::{BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes},
+    id::BladeId,
 };
-use mind_common::directory::change::Change;
-use mind_common::id::BladeId;
+use mind_machines::controller::procedure::Change;
 
-use crate::alloc::Extent;
-use crate::protect;
+use crate::{alloc::Extent, protect};
 
 /// A slot's index in the directory's array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +94,7 @@ pub enum Step {
     Cover(Entry),
 }
 
-/// Regions that change at once, each by a [`Procedure`](mind_common::directory::change::Procedure).
+/// Regions that change at once, each by a [`Procedure`](mind_machines::controller::procedure::Procedure).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regions {
     /// What becomes of them.

@@ -11,18 +11,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mind_crew::Interrupt;
+use mind_workers::Interrupt;
 use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-use crate::halt::Halt;
-use crate::namespace;
-use crate::paths;
-use crate::plan::{INTERFACE, Kind, Plan, SWITCH};
-use crate::program::{self, Process};
-use crate::state::RunningService;
-use crate::testbed::Options;
+use crate::{
+    error::{Error, Result},
+    halt::Halt,
+    namespace, paths,
+    plan::{INTERFACE, Kind, Plan, SWITCH},
+    program::{self, Process},
+    state::RunningService,
+    testbed::Options,
+};
 
 /// How long a service may take to be ready. A memory blade allocates its memory first.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use mind_crew::Interrupt;
+use mind_workers::Interrupt;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use crate::condition::{Condition, Findings, judge};
-use crate::error::{Error, Result};
-use crate::halt::Halt;
-use crate::link;
-use crate::namespace;
-use crate::paths;
-use crate::plan::{Kind, Plan};
-use crate::program::{self, Process};
-use crate::scheduler;
-use crate::service::{self, Role, Service};
-use crate::state::{Phase, State};
+use crate::{
+    condition::{Condition, Findings, judge},
+    error::{Error, Result},
+    halt::Halt,
+    link, namespace, paths,
+    plan::{Kind, Plan},
+    program::{self, Process},
+    scheduler,
+    service::{self, Role, Service},
+    state::{Phase, State},
+};
 
 /// What testbed is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::object;
-use crate::process;
-use crate::setup;
-use crate::workspace;
+use crate::{object, process, setup, workspace};
 
 /// Runs `cargo xtask lint`.
 pub(crate) fn run() -> Result<()> {
@@ -39,7 +36,7 @@ pub(crate) fn run() -> Result<()> {
     no_bugs()
 }
 
-/// Checks that a build of the whole workspace has none of the bugs of `mind_common::mutant`.
+/// Checks that a build of the whole workspace has none of the bugs of `mind_machines::mutant`.
 fn no_bugs() -> Result<()> {
     let mut cargo = process::host_cargo();
     cargo.args(["tree", "--workspace", "--prefix", "none", "--format", "{f}"]);
@@ -47,7 +44,7 @@ fn no_bugs() -> Result<()> {
     ensure!(
         !asks_for_bugs(&features),
         "the workspace is built with the feature \"mutants\", which puts bugs into the protocol: \
-         `cargo tree --workspace --edges features --invert mind-common` says who asks for it; \
+         `cargo tree --workspace --edges features --invert mind-machines` says who asks for it; \
          only mind-mutants may, by a feature of its own"
     );
     Ok(())

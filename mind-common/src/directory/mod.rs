@@ -1,10 +1,8 @@
 //! The directory: one word per region, and the functions that say what happens to it.
 //!
 //! [`word`] is how a region's state is laid out; [`machine`] is what packets, and the loss of a
-//! blade, do to it; [`queue`] is whose turn it is; [`change`] is what the controller does to it;
-//! [`origin`] is what has to be remembered beside it.
+//! blade, do to it; [`queue`] is whose turn it is; [`origin`] is what has to be remembered beside it.
 
-pub mod change;
 pub mod machine;
 pub mod origin;
 pub mod queue;

@@ -3,12 +3,14 @@
 use mind_api::errno::{Errno, Failure};
 use mind_api::message::{OnLoss, RegionChange};
 use mind_common::addr::{Region, Va};
-use mind_common::directory::change::Change;
+use mind_machines::controller::procedure::Change;
 
 use super::{Policy, from_directory};
-use crate::directory::Regions;
-use crate::records::Key;
-use crate::registry::{Lost, Vma};
+use crate::{
+    directory::Regions,
+    records::Key,
+    registry::{Lost, Vma},
+};
 
 impl Policy {
     /// How a region is reset, split or merged, for [`changed`](Self::changed) when that is over. `None`: it has no

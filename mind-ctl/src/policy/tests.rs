@@ -3,7 +3,7 @@
 use super::*;
 use mind_api::message::RegionChange;
 use mind_common::addr::Region;
-use mind_common::directory::change::Change;
+use mind_machines::controller::procedure::Change;
 use std::net::Ipv4Addr;
 
 const DOMAIN: u32 = 5;

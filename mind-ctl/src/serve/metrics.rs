@@ -6,11 +6,8 @@ use mind_api::{
     message::BladeKind,
     operator::{PortStatus, Status},
 };
-use mind_common::{
-    addr::PAGE_SIZE,
-    directory::change::{Change, Outcome},
-    verdict::Verdict,
-};
+use mind_common::{addr::PAGE_SIZE, verdict::Verdict};
+use mind_machines::controller::procedure::{Change, Outcome};
 use mind_metrics::Families;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 

@@ -4,16 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use mind_api::message::{Access, BladeKind, Open, RegionChange, Registration};
-use mind_common::addr::{BLOCK_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va};
-use mind_common::directory::change::Change;
-use mind_common::id::BladeId;
+use mind_common::{
+    addr::{BLOCK_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va},
+    id::BladeId,
+};
+use mind_machines::controller::procedure::Change;
 use proptest::prelude::*;
 
 use super::{Found, FoundSlot, Takeover};
-use crate::directory::{Entry, Regions, Slot, Step, Table};
-use crate::policy::{Plan, Policy};
-use crate::records::Key;
-use crate::registry::{Member, Port};
+use crate::{
+    directory::{Entry, Regions, Slot, Step, Table},
+    policy::{Plan, Policy},
+    records::Key,
+    registry::{Member, Port},
+};
 
 const SLOTS: u32 = 96;
 const TABLES: u32 = 6;

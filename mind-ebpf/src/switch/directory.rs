@@ -2,7 +2,7 @@
 //! state to the next.
 //!
 //! Every step reads the word first, then the region, and only then swaps the word: whoever gives
-//! the slot to another region [holds](mind_common::directory::change::hold) it first, which
+//! the slot to another region [holds](mind_machines::controller::procedure::hold) it first, which
 //! begins an episode, so a step that read the old region finds another word when it swaps.
 
 use mind_common::{

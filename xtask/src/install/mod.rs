@@ -11,9 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::build;
-use crate::process;
-use crate::workspace;
+use crate::{build, process, workspace};
 use tree::Tree;
 
 /// The programs. Each prints its own manual pages and completions.
@@ -31,7 +29,7 @@ const DOCUMENTS: [&str; 6] = [
     "README.md",
     "CHANGELOG.md",
     "docs/guarantees.md",
-    "mind-c/examples/counter.c",
+    "host/mind-c/examples/counter.c",
     "LICENSE-APACHE",
     "LICENSE-MIT",
 ];

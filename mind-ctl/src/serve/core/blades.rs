@@ -10,10 +10,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{Prefix, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::{
-        change::Change,
-        machine::{Loss, on_loss},
-    },
+    directory::machine::{Loss, on_loss},
     id::{BladeId, BladeSet, Connection},
     table::{PEER_PRESENT, Peer, Port as PortEntry, PortKind, Translation},
 };
@@ -22,6 +19,7 @@ use mind_ctl::{
     registry::{Blade, Port},
 };
 use mind_dataplane::attach;
+use mind_machines::controller::procedure::Change;
 
 use super::{
     super::{

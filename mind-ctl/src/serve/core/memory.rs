@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use mind_api::message::BladeKind;
 use mind_common::{
     addr::{PAGE_SHIFT, Va},
-    directory::{Was, change::lose},
+    directory::Was,
     table::Peer,
 };
+use mind_machines::controller::procedure::lose;
 
 use super::{Core, blades::slice_of, index};
 

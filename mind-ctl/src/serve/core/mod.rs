@@ -34,7 +34,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{PAGE_SIZE, Va},
-    directory::{change::Change, machine::may_write_back},
+    directory::machine::may_write_back,
     id::{BladeId, BladeSet},
 };
 use mind_ctl::{
@@ -43,6 +43,7 @@ use mind_ctl::{
     registry::{Blade, Member},
 };
 use mind_dataplane::Switch;
+use mind_machines::controller::procedure::Change;
 use tokio::sync::watch;
 
 use super::{

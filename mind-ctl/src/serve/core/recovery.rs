@@ -14,7 +14,7 @@ use std::{
 use mind_api::{Errno, Failure, Reply, endpoint::Peer as Caller, message::BladeKind};
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::{State, Was, Word, change::Change},
+    directory::{State, Was, Word},
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     table::Peer,
 };
@@ -24,6 +24,7 @@ use mind_ctl::{
     takeover::{Found, FoundSlot, Takeover},
 };
 use mind_dataplane::attach;
+use mind_machines::controller::procedure::Change;
 
 use super::{
     super::session::{Registered, Session},

@@ -8,14 +8,13 @@ use mind_api::{
 };
 use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE, SLICE_SHIFT, Va},
-    directory::{
-        Word,
-        change::{Change, Do, Jointly, Outcome, Procedure, Which, jointly},
-        machine::Loss,
-    },
+    directory::{Word, machine::Loss},
     id::{BladeId, BladeSet, Connection},
 };
 use mind_ctl::directory::{Entry, Regions, Slot, Step};
+use mind_machines::controller::procedure::{
+    Change, Do, Jointly, Outcome, Procedure, Which, jointly,
+};
 
 use super::{Core, broken, index};
 

@@ -1,0 +1,329 @@
+//! The players as the runner sees them: a worker on each blade, all of which play each batch, and the
+//! outcomes that their answers make.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::io;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use mind_workers::{Failed, Heard, Interrupt, Interrupted, Member, NotStarted, lines, member};
+use netns_setup::{Kind, Testbed};
+
+use super::gather::{self, Mismatch};
+use super::job::{Answer, Job, JobError, Seen};
+use super::layout::{ARENA_BYTES, Layout, TooManyVariables};
+use super::meeting::{Seat, Shared};
+use super::worker::{PATIENCE, VERB};
+use crate::{histogram::Histogram, runner::Runner, test::Test};
+
+/// Added to the workers' own patience, so that they can say whom they wait for.
+const AFTER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where players play.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage<'t> {
+    /// On all compute blades of a testbed, in memory of a protection domain.
+    Blades(&'t Testbed),
+    /// So many on this machine, in its own memory: what MIND is to be like.
+    Machine(usize),
+}
+
+impl Stage<'_> {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Blades(_) => "blades",
+            Self::Machine(_) => "this machine",
+        }
+    }
+
+    /// The players' names.
+    pub fn players(self) -> Vec<String> {
+        match self {
+            Self::Blades(testbed) => {
+                let blades = testbed.plan().of_kind(Kind::Compute);
+                blades.map(|blade| blade.name.clone()).collect()
+            }
+            Self::Machine(count) => (0..count).map(|number| format!("p{number}")).collect(),
+        }
+    }
+}
+
+/// Why a batch was not played.
+#[derive(Debug, thiserror::Error)]
+pub enum CompanyError {
+    /// The memory that workers share with each other cannot be had.
+    #[error("cannot make memory for workers to meet in")]
+    Memory(#[source] io::Error),
+    /// A worker does not start.
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
+    /// A worker has ended.
+    #[error(transparent)]
+    Failed(#[from] Failed),
+    /// A worker cannot be told what to do.
+    #[error("cannot tell {name} what to do")]
+    Tell {
+        /// Which.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A worker says something else than it should.
+    #[error("{name} says {said:?} where that is not expected")]
+    Unexpected {
+        /// Which.
+        name: String,
+        /// What.
+        said: Answer,
+    },
+    /// A worker says nothing.
+    #[error("no answer for {} s from {}", patience.as_secs(), names.join(", "))]
+    Late {
+        /// Those that have not answered.
+        names: Vec<String>,
+        /// How long they had.
+        patience: Duration,
+    },
+    /// Somebody wanted it to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// The test does not fit.
+    #[error(transparent)]
+    Variables(#[from] TooManyVariables),
+    /// The job makes no sense.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The answers do not fit together.
+    #[error("{name} does not fit the plan")]
+    Mismatch {
+        /// Whose.
+        name: String,
+        /// What does not fit.
+        source: Mismatch,
+    },
+}
+
+/// What is waited for.
+#[derive(Debug)]
+enum Happening {
+    Heard(usize, Heard<Answer>),
+    Interrupted,
+}
+
+/// All workers. They are killed with this value.
+#[derive(Debug)]
+pub struct Company {
+    stage: &'static str,
+    names: Vec<String>,
+    members: Vec<Member>,
+    happenings: Receiver<Happening>,
+    random: Rng,
+    /// The last step to which players have come.
+    step: u64,
+    /// What workers find by a path of this process's.
+    shared: Vec<Shared>,
+}
+
+impl Company {
+    /// Starts a worker for each player of `stage`, and waits until all have their memory. What is
+    /// left to chance is drawn from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// If a worker does not start or has no memory.
+    pub fn start(stage: Stage<'_>, seed: u64, interrupt: &Interrupt) -> Result<Self, CompanyError> {
+        let names = stage.players();
+        let seats = Shared::new("litmus-seats", names.len() * size_of::<Seat>())
+            .map_err(CompanyError::Memory)?;
+        let mut shared = vec![seats];
+        let tested = match stage {
+            // A name that no other run has.
+            Stage::Blades(_) => format!("--domain=litmus-{}", std::process::id()),
+            Stage::Machine(_) => {
+                let own = Shared::new("litmus", ARENA_BYTES).map_err(CompanyError::Memory)?;
+                let argument = format!("--own={}", own.path().display());
+                shared.push(own);
+                argument
+            }
+        };
+        let (sender, happenings) = mpsc::channel();
+        let to = sender.clone();
+        // Nobody listens any more if there is an error.
+        interrupt.tell(move || drop(to.send(Happening::Interrupted)));
+        let mut company = Self {
+            stage: stage.name(),
+            members: Vec::new(),
+            happenings,
+            random: Rng::with_seed(seed),
+            step: 0,
+            names,
+            shared,
+        };
+        for (number, player) in company.names.iter().enumerate() {
+            let name = format!("the worker on {player}");
+            let mut command = member::own_program(VERB).map_err(|source| NotStarted {
+                name: name.clone(),
+                source: source.into(),
+            })?;
+            command
+                .arg(format!("--number={number}"))
+                .arg(format!("--names={}", company.names.join(",")))
+                .arg(format!("--seats={}", company.shared[0].path().display()))
+                .arg(&tested);
+            let spawn = |command: &mut Command| -> Result<_, Box<dyn Error + Send + Sync>> {
+                Ok(match stage {
+                    Stage::Blades(testbed) => testbed.spawn(player, command)?,
+                    Stage::Machine(_) => command.spawn()?,
+                })
+            };
+            let to = sender.clone();
+            let pass = move |heard| to.send(Happening::Heard(number, heard)).is_ok();
+            let member = Member::start(&name, command, spawn, lines::receive, pass)?;
+            company.members.push(member);
+        }
+        for (member, answer) in company.answers()? {
+            if answer != Answer::Ready {
+                return Err(company.unexpected(member, answer));
+            }
+        }
+        Ok(company)
+    }
+
+    /// Runs copies of a test, batch by batch.
+    ///
+    /// # Errors
+    ///
+    /// If not all were run to their end.
+    pub fn run(
+        &mut self,
+        test: &Test,
+        layout: Layout,
+        copies: u64,
+    ) -> Result<Histogram, CompanyError> {
+        let most = layout.copies(test.name(), test.memory().len())?;
+        let mut histogram = Histogram::default();
+        let mut left = copies;
+        while left > 0 {
+            let batch = usize::try_from(left).unwrap_or(most).min(most);
+            let seen = self.play(test, layout, batch)?;
+            for (outcome, count) in seen.iter() {
+                histogram.add(outcome.clone(), count);
+            }
+            left -= batch as u64;
+        }
+        Ok(histogram)
+    }
+
+    /// Runs a batch.
+    fn play(
+        &mut self,
+        test: &Test,
+        layout: Layout,
+        copies: usize,
+    ) -> Result<Histogram, CompanyError> {
+        let job = Job {
+            test: test.to_string(),
+            layout,
+            copies,
+            seed: self.random.u64(..),
+            step: self.step,
+        };
+        let (_, plan) = job.plan(self.names.len())?;
+        for member in &mut self.members {
+            member.tell(&job).map_err(|source| CompanyError::Tell {
+                name: member.name().to_owned(),
+                source,
+            })?;
+        }
+        self.step = job.last_step();
+        let mut seen = vec![Seen::default(); self.members.len()];
+        for (member, answer) in self.answers()? {
+            match answer {
+                Answer::Played(played) => seen[member] = played,
+                other @ Answer::Ready => return Err(self.unexpected(member, other)),
+            }
+        }
+        gather::gather(test, &plan, &seen).map_err(|source| CompanyError::Mismatch {
+            name: self.members[source.player].name().to_owned(),
+            source,
+        })
+    }
+
+    /// Waits until each worker has answered.
+    fn answers(&mut self) -> Result<Vec<(usize, Answer)>, CompanyError> {
+        let patience = PATIENCE + AFTER_PATIENCE;
+        let mut answers: Vec<Option<Answer>> = vec![None; self.members.len()];
+        while answers.iter().any(Option::is_none) {
+            match self.happenings.recv_timeout(patience) {
+                Ok(Happening::Heard(member, Heard::Said(answer))) => {
+                    if let Some(first) = answers[member].replace(answer) {
+                        return Err(self.unexpected(member, first));
+                    }
+                }
+                Ok(Happening::Heard(member, Heard::Silent(error))) => {
+                    return Err(self.members[member].silent(error.as_ref()).into());
+                }
+                Ok(Happening::Interrupted) => return Err(Interrupted.into()),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let members = self.members.iter().zip(&answers);
+                    let late = members.filter(|(_, answer)| answer.is_none());
+                    return Err(CompanyError::Late {
+                        names: late.map(|(member, _)| member.name().to_owned()).collect(),
+                        patience,
+                    });
+                }
+            }
+        }
+        Ok(answers.into_iter().flatten().enumerate().collect())
+    }
+
+    fn unexpected(&self, member: usize, said: Answer) -> CompanyError {
+        CompanyError::Unexpected {
+            name: self.members[member].name().to_owned(),
+            said,
+        }
+    }
+
+    /// Tells all workers to leave, and waits until they have.
+    ///
+    /// # Errors
+    ///
+    /// [`Failed`] for one that does not, or not well.
+    pub fn dismiss(mut self) -> Result<(), Failed> {
+        member::dismiss(std::mem::take(&mut self.members))
+    }
+}
+
+/// Runs tests by a company, with one layout.
+#[derive(Clone, Debug)]
+pub struct Blades {
+    company: Rc<RefCell<Company>>,
+    stage: &'static str,
+    layout: Layout,
+}
+
+impl Blades {
+    /// A runner with that layout.
+    pub fn new(company: &Rc<RefCell<Company>>, layout: Layout) -> Self {
+        Self {
+            company: Rc::clone(company),
+            stage: company.borrow().stage,
+            layout,
+        }
+    }
+}
+
+impl Runner for Blades {
+    fn setting(&self) -> String {
+        format!("{}, {}", self.stage, self.layout)
+    }
+
+    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Box<dyn Error + Send + Sync>> {
+        let mut company = self.company.borrow_mut();
+        Ok(company.run(test, self.layout, copies)?)
+    }
+}

@@ -1,0 +1,272 @@
+//! Who plays what in a batch of copies, and where the variables are: drawn by lot.
+
+use fastrand::Rng;
+use mind_common::addr::{
+    BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE,
+};
+use mind_sim::plan::{Place, WORDS};
+
+use crate::{
+    blades::{
+        layout::{Layout, TooManyVariables},
+        plan::Touch,
+    },
+    test::Test,
+};
+
+/// The binary logarithm of the longest time that threads of a copy wait by lot before they begin, in
+/// nanoseconds: from much less than a fault takes to the time of many.
+const LONGEST_DELAY: std::ops::RangeInclusive<u32> = 10..=19;
+
+/// A copy of a test.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// Where its variables are, in the order of the test's memory.
+    pub places: Vec<Place>,
+    /// Who plays each thread.
+    pub players: Vec<usize>,
+    /// How long each thread waits after all have met, in nanoseconds.
+    pub delays: Vec<u64>,
+    /// How long a thread waits at most between two of its steps, in nanoseconds; 0: not at all.
+    pub pause: u64,
+    /// For how long each of these pauses is.
+    pub dice: Rng,
+    /// Who sets the variables before and reads them afterwards.
+    pub keeper: usize,
+    /// Whether variables that begin as zero are set, too.
+    pub sets_zeros: bool,
+    /// What players do before with which page, in any order.
+    pub touches: Vec<(usize, Place, Touch)>,
+}
+
+/// A batch of copies, in the order in which they run.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// The copies.
+    pub copies: Vec<Copy>,
+    /// The regions in which they lie.
+    pub regions: Vec<Region>,
+}
+
+/// The most variables of a copy.
+const fn most_variables(layout: Layout) -> usize {
+    match layout {
+        Layout::OwnPage => usize::MAX,
+        Layout::OneRegion => 2 * WORDS,
+        Layout::OnePage => WORDS,
+    }
+}
+
+/// Whether a copy of the test fits into simulated pages, which have few words.
+///
+/// # Errors
+///
+/// If not.
+pub fn check(test: &Test, layout: Layout) -> Result<(), TooManyVariables> {
+    let (variables, most) = (test.memory().len(), most_variables(layout));
+    if variables <= most {
+        return Ok(());
+    }
+    Err(TooManyVariables {
+        test: test.name().to_owned(),
+        variables,
+        layout,
+        most,
+    })
+}
+
+/// A region of its own, which can't grow into another.
+fn region(number: usize, memories: u8) -> Region {
+    let memory = number % usize::from(memories);
+    let base = WINDOW_BASE + ((memory as u64) << SLICE_SHIFT) + ((number as u64) << BLOCK_SHIFT);
+    Region::containing(Va(base), INITIAL_REGION_ORDER)
+        .unwrap_or_else(|| unreachable!("regions may have their initial order"))
+}
+
+impl Cast {
+    /// Draws who does what in that many copies, among so many players.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer players than threads, or no place for the variables: see [`check`].
+    pub fn new(
+        test: &Test,
+        layout: Layout,
+        copies: usize,
+        players: usize,
+        memories: u8,
+        random: &mut Rng,
+    ) -> Self {
+        let variables = test.memory().len();
+        let mut cast = Self {
+            copies: Vec::with_capacity(copies),
+            regions: Vec::new(),
+        };
+        let mut order: Vec<usize> = (0..players).collect();
+        for _ in 0..copies {
+            let first = cast.regions.len();
+            let regions = match layout {
+                Layout::OwnPage => variables.max(1),
+                Layout::OneRegion | Layout::OnePage => 1,
+            };
+            let numbers = first..first + regions;
+            cast.regions
+                .extend(numbers.map(|number| region(number, memories)));
+            let pages = pages(&cast.regions[first..], layout, variables, random);
+            let places = places(&pages, variables, random);
+            random.shuffle(&mut order);
+            let threads = test.threads().len();
+            assert!(threads <= players, "each thread is played by somebody else");
+            cast.copies.push(Copy {
+                touches: touches(&places, players, random),
+                places,
+                players: order[..threads].to_vec(),
+                delays: delays(threads, random),
+                pause: pause(random),
+                dice: random.fork(),
+                keeper: random.usize(..players),
+                sets_zeros: random.bool(),
+            });
+        }
+        random.shuffle(&mut cast.copies);
+        cast
+    }
+}
+
+/// The pages that variables take by turns.
+fn pages(regions: &[Region], layout: Layout, variables: usize, random: &mut Rng) -> Vec<Va> {
+    let taken = match layout {
+        Layout::OneRegion if variables > 1 => 2,
+        Layout::OwnPage | Layout::OneRegion | Layout::OnePage => 1,
+    };
+    let of_region = |region: &Region| {
+        let pages = 1 << INITIAL_REGION_ORDER;
+        let mut numbers: Vec<u64> = (0..pages).collect();
+        random.shuffle(&mut numbers);
+        let base = region.base().0;
+        numbers
+            .into_iter()
+            .take(taken)
+            .map(move |number| Va(base + (number << PAGE_SHIFT)))
+    };
+    regions.iter().flat_map(of_region).collect()
+}
+
+fn places(pages: &[Va], variables: usize, random: &mut Rng) -> Vec<Place> {
+    let mut words: Vec<Vec<usize>> = Vec::new();
+    for _ in pages {
+        let mut of_page: Vec<usize> = (0..WORDS).collect();
+        random.shuffle(&mut of_page);
+        words.push(of_page);
+    }
+    let place = |variable: usize| {
+        let (turn, number) = (variable % pages.len(), variable / pages.len());
+        Place {
+            page: pages[turn],
+            word: words[turn][number],
+        }
+    };
+    (0..variables).map(place).collect()
+}
+
+fn touches(places: &[Place], players: usize, random: &mut Rng) -> Vec<(usize, Place, Touch)> {
+    let mut touches = Vec::new();
+    for place in places {
+        for player in 0..players {
+            let touch = match random.u32(..8) {
+                0..4 => continue,
+                4..7 => Touch::Read,
+                _ => Touch::Write,
+            };
+            touches.push((player, *place, touch));
+        }
+    }
+    random.shuffle(&mut touches);
+    touches
+}
+
+/// For half of the copies none: what is seen depends on how steps of threads follow each other closely, and on what
+/// happens between those that do not.
+fn pause(random: &mut Rng) -> u64 {
+    if random.bool() {
+        0
+    } else {
+        1 << random.u32(LONGEST_DELAY)
+    }
+}
+
+/// One for each thread; for a quarter of the threads none.
+fn delays(threads: usize, random: &mut Rng) -> Vec<u64> {
+    let longest = 1 << random.u32(LONGEST_DELAY);
+    let delay = |_| match random.u8(..4) {
+        0 => 0,
+        _ => random.u64(..longest),
+    };
+    (0..threads).map(delay).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::family;
+
+    fn named(name: &str) -> Test {
+        family::test(&family::named(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn variables_lie_as_their_layout_says_and_copies_share_nothing() {
+        let mut random = Rng::with_seed(1);
+        for layout in Layout::ALL {
+            let cast = Cast::new(&named("ISA2"), layout, 40, 5, 2, &mut random);
+            let bases: BTreeSet<_> = cast.regions.iter().map(|region| region.base()).collect();
+            assert_eq!(bases.len(), cast.regions.len());
+            let mut taken = BTreeSet::new();
+            for copy in &cast.copies {
+                let words: BTreeSet<_> = copy.places.iter().map(|at| (at.page, at.word)).collect();
+                let pages: BTreeSet<_> = copy.places.iter().map(|at| at.page).collect();
+                let regions: BTreeSet<_> = pages
+                    .iter()
+                    .map(|page| cast.regions.iter().position(|of| of.contains(*page)))
+                    .collect();
+                let expected = match layout {
+                    Layout::OwnPage => (3, 3),
+                    Layout::OneRegion => (2, 1),
+                    Layout::OnePage => (1, 1),
+                };
+                assert_eq!((pages.len(), regions.len()), expected, "{layout}");
+                assert_eq!(words.len(), 3, "each variable has a word of its own");
+                assert!(copy.places.iter().all(|place| place.word < WORDS));
+                assert!(!regions.contains(&None));
+                assert!(regions.into_iter().all(|region| taken.insert(region)));
+            }
+        }
+    }
+
+    #[test]
+    fn everybody_plays_everything_and_nobody_two_threads_of_a_copy() {
+        let cast = Cast::new(
+            &named("SB"),
+            Layout::OwnPage,
+            200,
+            3,
+            1,
+            &mut Rng::with_seed(2),
+        );
+        let casts: BTreeSet<_> = cast.copies.iter().map(|copy| &copy.players).collect();
+        assert_eq!(casts.len(), 6, "all pairs, both ways round");
+        assert!(casts.iter().all(|players| players[0] != players[1]));
+        for player in 0..3 {
+            assert!(cast.copies.iter().any(|copy| copy.keeper == player));
+            for touch in [Touch::Read, Touch::Write] {
+                let mut touches = cast.copies.iter().flat_map(|copy| &copy.touches);
+                assert!(touches.any(|(of, _, what)| (*of, *what) == (player, touch)));
+            }
+        }
+        for zeros in [true, false] {
+            assert!(cast.copies.iter().any(|copy| copy.sets_zeros == zeros));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A run from beginning to end, in the simulator.
+
+use std::num::NonZero;
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use mind_sim::Flaw;
+use mind_workers::Interrupt;
+
+use super::cast;
+use super::simulator::Simulator;
+use crate::{
+    blades::{
+        layout::Layout,
+        progress::{Progress, step},
+    },
+    oracle::Allowed,
+    report::Report,
+    runner::{self, Runner},
+    test::Test,
+};
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Copies of each test with each layout.
+    pub iterations: u64,
+    /// The layouts.
+    pub layouts: Vec<Layout>,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// What is broken on purpose.
+    pub flaw: Option<Flaw>,
+}
+
+/// Runs tests on all processors and judges what they did.
+///
+/// # Errors
+///
+/// Whatever kept tests from being run. Forbidden outcomes are in the report.
+pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<Report> {
+    for test in tests {
+        interrupt.check()?;
+        for layout in &options.layouts {
+            cast::check(test, *layout)?;
+        }
+        Allowed::of(test)?;
+    }
+    let workers = thread::available_parallelism().context("cannot count processors")?;
+    let Options {
+        iterations,
+        layouts,
+        seed,
+        flaw,
+    } = options;
+    step(format_args!(
+        "{} tests, {iterations} copies of each with {} layouts, in the simulator; --seed {seed} does \
+         the same again",
+        tests.len(),
+        layouts.len(),
+    ));
+    let runner = |layout: &Layout| runner_of(*layout, *seed, workers, *flaw, interrupt);
+    let mut runners: Vec<_> = layouts.iter().map(runner).collect();
+    let mut progress = Progress::new(tests.len() * runners.len());
+    let report = runner::run(tests, &mut runners, *iterations, |judged| {
+        progress.done(judged);
+    })?;
+    Ok(report)
+}
+
+fn runner_of(
+    layout: Layout,
+    seed: u64,
+    workers: NonZero<usize>,
+    flaw: Option<Flaw>,
+    interrupt: &Interrupt,
+) -> Box<dyn Runner> {
+    Box::new(Simulator {
+        layout,
+        seed,
+        workers,
+        flaw,
+        interrupt: interrupt.clone(),
+    })
+}

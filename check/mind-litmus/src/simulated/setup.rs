@@ -1,0 +1,209 @@
+//! The system that a batch of copies runs on, and what goes wrong with it: drawn by lot.
+//!
+//! A thread of a test whose blade fails has no outcome, so blades that fail are such as play no part;
+//! they only read.
+
+use fastrand::Rng;
+use mind_common::{
+    addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, Region, Va},
+    id::{BladeId, DomainId},
+};
+use mind_machines::Node;
+use mind_sim::Flaw;
+use mind_sim::plan::{
+    Area, Change, Disturbance, Load, MILLISECOND, Op, Place, Plan, Program, Weather,
+};
+
+/// Whose memory it is.
+const DOMAIN: DomainId = DomainId(1);
+/// Operations of a blade that plays no part.
+const LOOKS: usize = 40;
+
+/// Who is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Company {
+    /// On which blade each player is.
+    pub players: Vec<u8>,
+    /// Blades that have players.
+    pub blades: u8,
+    /// Blades that have none.
+    pub bystanders: u8,
+    /// Memory blades.
+    pub memories: u8,
+}
+
+impl Company {
+    /// Draws who is there: at least as many players as a test has threads, one or more on a blade.
+    pub fn draw(threads: usize, random: &mut Rng) -> Self {
+        let blades = random.u8(2..=8);
+        let most = threads.max(blades.into());
+        let mut players: Vec<u8> = (0..blades).collect();
+        players.extend((players.len()..most).map(|_| random.u8(..blades)));
+        random.shuffle(&mut players);
+        Self {
+            players,
+            blades,
+            bystanders: random.u8(..=1),
+            memories: random.u8(1..=2),
+        }
+    }
+}
+
+fn blade(number: u8) -> BladeId {
+    BladeId::from_low_bits(number.into())
+}
+
+/// Draws the run of a batch whose copies lie in these regions. The players' programs come first.
+pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &mut Rng) -> Plan {
+    let weather = weather(random);
+    let program = |number: u8, ops| Program {
+        blade: blade(number),
+        domain: DOMAIN,
+        ops,
+    };
+    let players = company.players.iter();
+    let mut programs: Vec<_> = players.map(|number| program(*number, Vec::new())).collect();
+    for number in 0..company.bystanders {
+        let looks = (0..LOOKS).map(|_| {
+            Op::Load(Place {
+                page: page(regions, random),
+                word: 0,
+            })
+        });
+        programs.push(program(company.blades + number, looks.collect()));
+    }
+    Plan {
+        seed: random.u64(..),
+        blades: company.blades + company.bystanders,
+        memories: company.memories,
+        capacity: if random.bool() {
+            random.usize(2..=16)
+        } else {
+            1024
+        },
+        areas: regions
+            .iter()
+            .map(|region| Area {
+                domain: DOMAIN,
+                region: *region,
+                fails: false,
+                is_writable: true,
+                is_mapped: true,
+            })
+            .collect(),
+        programs,
+        pace: 200 << random.u32(..8),
+        load: Load::default(),
+        disturbances: disturbances(company, regions, weather.until, random),
+        weather,
+        echoes: Vec::new(),
+        flaw,
+    }
+}
+
+fn page(regions: &[Region], random: &mut Rng) -> Va {
+    let region = &regions[random.usize(..regions.len())];
+    let number = random.u64(..1 << INITIAL_REGION_ORDER);
+    Va(region.base().0 + (number << PAGE_SHIFT))
+}
+
+/// Nothing in a quarter of the batches.
+fn weather(random: &mut Rng) -> Weather {
+    let is_calm = random.u8(..4) == 0;
+    let mut up_to = |most: u32| {
+        if is_calm || random.bool() {
+            0
+        } else {
+            random.u32(..=most)
+        }
+    };
+    Weather {
+        loss: up_to(150),
+        duplication: up_to(300),
+        lateness: up_to(300),
+        latest: random.u64(..MILLISECOND),
+        until: random.u64(2 * MILLISECOND..50 * MILLISECOND),
+    }
+}
+
+fn disturbances(
+    company: &Company,
+    regions: &[Region],
+    until: u64,
+    random: &mut Rng,
+) -> Vec<(u64, Disturbance)> {
+    let mut list: Vec<_> = (0..random.usize(..=16))
+        .map(|_| {
+            let what = match random.u8(..10) {
+                0..3 => Disturbance::Change(Change::Reset, page(regions, random)),
+                3..6 => Disturbance::Change(Change::Split, page(regions, random)),
+                6 | 7 => Disturbance::Change(Change::Merge, page(regions, random)),
+                8 if company.bystanders > 0 => Disturbance::Crash {
+                    blade: blade(company.blades + random.u8(..company.bystanders)),
+                    noticed: random.u64(..5 * MILLISECOND),
+                    back: random.u64(MILLISECOND..20 * MILLISECOND),
+                },
+                _ => Disturbance::Unplug {
+                    node: Node::Compute(blade(random.u8(..company.blades))),
+                    lasts: random.u64(..5 * MILLISECOND),
+                },
+            };
+            (random.u64(..until), what)
+        })
+        .collect();
+    list.sort_by_key(|(at, _)| *at);
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans() -> impl Iterator<Item = (Company, Plan)> {
+        (0..200).map(|seed| {
+            let mut random = Rng::with_seed(seed);
+            let company = Company::draw(4, &mut random);
+            let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 2).unwrap();
+            let plan = plan(&company, &[region], None, &mut random);
+            (company, plan)
+        })
+    }
+
+    #[test]
+    fn threads_are_on_blades_that_do_not_fail() {
+        for (company, plan) in plans() {
+            assert!(company.players.len() >= 4);
+            assert!(
+                company
+                    .players
+                    .iter()
+                    .all(|player| *player < company.blades)
+            );
+            for (player, program) in company.players.iter().zip(&plan.programs) {
+                assert_eq!(program.blade, blade(*player));
+                assert!(program.ops.is_empty(), "a script says what it does");
+                let fails = |(_, what): &(u64, Disturbance)| matches!(what, Disturbance::Crash { blade, .. } if *blade == program.blade);
+                assert!(!plan.disturbances.iter().any(fails));
+            }
+        }
+    }
+
+    #[test]
+    fn all_kinds_of_weather_and_of_disturbances_come() {
+        let plans: Vec<_> = plans().map(|(_, plan)| plan).collect();
+        let some = |is: fn(&Weather) -> bool| plans.iter().any(|plan| is(&plan.weather));
+        assert!(some(|weather| weather.loss > 0) && some(|weather| weather.duplication > 0));
+        assert!(some(|weather| weather.lateness > 0));
+        let is_calm =
+            |weather: &Weather| weather.loss + weather.duplication + weather.lateness == 0;
+        assert!(some(is_calm));
+        let all = || plans.iter().flat_map(|plan| &plan.disturbances);
+        for change in [Change::Reset, Change::Split, Change::Merge] {
+            let is =
+                |what: &Disturbance| matches!(what, Disturbance::Change(of, _) if *of == change);
+            assert!(all().any(|(_, what)| is(what)), "{change:?}");
+        }
+        assert!(all().any(|(_, what)| matches!(what, Disturbance::Crash { .. })));
+        assert!(all().any(|(_, what)| matches!(what, Disturbance::Unplug { .. })));
+    }
+}

@@ -1,0 +1,251 @@
+//! What can happen in a state.
+
+use mind_common::id::BladeId;
+use mind_machines::{
+    compute::{
+        Access,
+        model::{Alarm, Lateness},
+    },
+    controller::{Command, Link, Progress},
+};
+
+use crate::{
+    canonical::is_noise,
+    world::{Flight, Mapping, STRANGER, World, page},
+};
+
+/// Something that happens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A thread faults.
+    Fault {
+        /// On which blade.
+        blade: usize,
+        /// On which page.
+        page: u8,
+        /// What it wants.
+        access: Access,
+        /// Whether its program is of the other domain.
+        is_stranger: bool,
+    },
+    /// A thread writes a page that it may write.
+    Store {
+        /// On which blade.
+        blade: usize,
+        /// Which page.
+        page: u8,
+    },
+    /// A packet arrives.
+    Deliver(Flight),
+    /// A packet arrives, and will again.
+    Repeat(Flight),
+    /// A packet is lost.
+    Lose(Flight),
+    /// A blade's timer fires.
+    Fire {
+        /// On which blade.
+        blade: usize,
+        /// Which timer.
+        alarm: Alarm,
+        /// How late.
+        late: Lateness,
+        /// Whether it is early: the answer may still come.
+        is_early: bool,
+    },
+    /// The controller does the next thing.
+    Control,
+    /// Somebody hears what the controller said.
+    Hear(Link, Command),
+    /// A compute blade crashes.
+    Crash(usize),
+    /// A blade that may write a page has an atomic operation carried out on it.
+    Operate {
+        /// Which blade.
+        blade: usize,
+        /// On which page.
+        page: u8,
+    },
+    /// It sends that again, as no answer came.
+    Resend(usize),
+    /// One that crashed comes back.
+    Rejoin(usize),
+    /// Somebody has the region reset.
+    Reset,
+    /// Somebody has it split.
+    Split,
+    /// Somebody has its halves merged.
+    Merge,
+}
+
+/// Lists what can happen in `world`.
+pub fn actions(world: &World, out: &mut Vec<Action>) {
+    if world.violation.is_some() {
+        return;
+    }
+    progress(world, out);
+    let budget = world.budget;
+    let matters = |flight: &&Flight| !is_noise(world, flight);
+    for flight in world.network.iter().filter(matters) {
+        if budget.losses > 0 {
+            out.push(Action::Lose(*flight));
+        }
+        if budget.repeats > 0 && !world.is_put_off(flight) {
+            out.push(Action::Repeat(*flight));
+        }
+    }
+    let is_still = is_still(world);
+    for (blade, host) in world.hosts.iter().enumerate() {
+        let Some(host) = host else {
+            if budget.rejoins > 0 && !is_coming(world, blade) {
+                out.push(Action::Rejoin(blade));
+            }
+            continue;
+        };
+        for (number, copy) in host.cache.iter().enumerate() {
+            let number = number as u8;
+            if host.operation.is_some_and(|it| it.page == number) {
+                continue;
+            }
+            if budget.operations > 0
+                && copy.mapping == Mapping::Writable
+                && host.operation.is_none()
+                && host.blade.is_quiet()
+            {
+                let page = number;
+                out.push(Action::Operate { blade, page });
+            }
+            let waiting = host.blade.waiting(page(number));
+            let mut fault = |access, is_stranger| {
+                if waiting < Some(access) {
+                    out.push(Action::Fault {
+                        blade,
+                        page: number,
+                        access,
+                        is_stranger,
+                    });
+                }
+            };
+            if budget.faults != Some(0) && is_placed(world, blade) {
+                if copy.mapping == Mapping::Absent {
+                    fault(Access::Read, false);
+                }
+                if copy.mapping < Mapping::Writable {
+                    fault(Access::Write, false);
+                }
+                if budget.strangers > 0 {
+                    fault(Access::Read, true);
+                    fault(Access::Write, true);
+                }
+            }
+            let is_written =
+                world.books[usize::from(number)].writer == Some(host.blade.connection());
+            if copy.mapping == Mapping::Writable && !is_written {
+                out.push(Action::Store {
+                    blade,
+                    page: number,
+                });
+            }
+        }
+        if budget.early > 0 && !is_still {
+            for alarm in host.blade.alarms() {
+                let late = match alarm {
+                    Alarm::Answer(_) => Lateness::Punctual,
+                    Alarm::Pause(_) => Lateness::Nudging,
+                    Alarm::Ripe(_) | Alarm::Room => continue,
+                };
+                out.push(Action::Fire {
+                    blade,
+                    alarm,
+                    late,
+                    is_early: true,
+                });
+            }
+        }
+        if budget.crashes > 0 {
+            out.push(Action::Crash(blade));
+        }
+    }
+    if budget.resets > 0 {
+        out.push(Action::Reset);
+    }
+    if budget.splits > 0 {
+        out.push(Action::Split);
+    }
+    if budget.merges > 0 {
+        out.push(Action::Merge);
+    }
+}
+
+/// Lists what happens by itself: no fault of the network or a node, no new wish of a program or an
+/// operator.
+pub fn progress(world: &World, out: &mut Vec<Action>) {
+    let network = world.network.iter();
+    let network = network.filter(|flight| !world.is_put_off(flight));
+    out.extend(network.map(|flight| Action::Deliver(*flight)));
+    let mut heard = Vec::new();
+    for (link, command) in &world.links {
+        if !heard.contains(link) {
+            heard.push(*link);
+            out.push(Action::Hear(*link, *command));
+        }
+    }
+    if can_act(world) {
+        out.push(Action::Control);
+    }
+    let is_still = is_still(world);
+    for (blade, host) in world.hosts.iter().enumerate() {
+        let Some(host) = host else {
+            continue;
+        };
+        if world.is_unanswered(blade) {
+            out.push(Action::Resend(blade));
+        }
+        for alarm in host.blade.alarms() {
+            let late = match alarm {
+                Alarm::Answer(_) if !is_still => continue,
+                Alarm::Pause(_) if is_still => Lateness::Nudging,
+                _ => Lateness::Punctual,
+            };
+            out.push(Action::Fire {
+                blade,
+                alarm,
+                late,
+                is_early: false,
+            });
+        }
+    }
+}
+
+/// Whether the blade's programs have been started, in its present life.
+fn is_placed(world: &World, blade: usize) -> bool {
+    let tables = world.switch.tables();
+    let id = BladeId::new(blade as u8);
+    !world.is_heard(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
+}
+
+/// Whether a blade that is not there has said that it is coming.
+fn is_coming(world: &World, blade: usize) -> bool {
+    let is_it = |link: Link| {
+        link.life()
+            .is_some_and(|life| usize::from(life.blade.get()) == blade)
+    };
+    let is_told =
+        |(link, command): &(Link, Command)| *command == Command::Registered && is_it(*link);
+    world.links.iter().any(is_told) || !world.controller.is_idle()
+}
+
+fn can_act(world: &World) -> bool {
+    let mut controller = world.controller.clone();
+    let mut switch = world.switch.clone();
+    let progress = controller.step(0, &mut switch, &mut Vec::new());
+    progress == Progress::Acted
+}
+
+/// Whether nothing is on its way: what did not come yet does not come any more. An answer is waited
+/// for for longer than packets take.
+fn is_still(world: &World) -> bool {
+    let mut network = world.network.iter();
+    network.all(|flight| world.is_put_off(flight) || is_noise(world, flight))
+        && world.links.is_empty()
+        && !can_act(world)
+}

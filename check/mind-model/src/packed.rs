@@ -1,0 +1,201 @@
+//! A state as the checker keeps it: the pieces that it is made of, each of which all states share
+//! that have it. Millions of states have a few thousand different blades, packets, switches.
+
+use std::{
+    cell::RefCell,
+    hash::{Hash, Hasher},
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ahash::RandomState;
+use mind_machines::{
+    controller::{Command, Controller, Link},
+    memory::Memory,
+    switch::Switch,
+};
+use rustc_hash::FxHashSet;
+
+use crate::{
+    property::Violation,
+    setting::{Budget, Setting},
+    value::{Book, Value},
+    world::{Flight, Host, World},
+};
+
+/// A part of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Piece {
+    Switch(Box<Switch>),
+    Memory(Memory<Value>),
+    Controller(Box<Controller>, Vec<(Link, Command)>),
+    Rest(Setting, Budget, Vec<Book>, Option<Violation>),
+    Host(Option<Box<Host>>),
+    Flight(Flight),
+}
+
+/// A piece with its hash, which is all that its hash depends on.
+#[derive(Debug, PartialEq, Eq)]
+struct Hashed {
+    hash: u64,
+    piece: Piece,
+}
+
+impl Hash for Hashed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Packed(Box<[Arc<Hashed>]>);
+
+thread_local! {
+    /// The state that was unpacked last: the checker asks for one several times in a row.
+    static LAST: RefCell<Option<(Packed, Rc<World>)>> = const { RefCell::new(None) };
+}
+
+impl Packed {
+    /// The state as a whole.
+    pub fn world(&self) -> Rc<World> {
+        LAST.with_borrow_mut(|last| {
+            if let Some((packed, world)) = last
+                && packed == self
+            {
+                return Rc::clone(world);
+            }
+            let world = Rc::new(self.unpack());
+            *last = Some((self.clone(), Rc::clone(&world)));
+            world
+        })
+    }
+
+    fn unpack(&self) -> World {
+        let mut world = World::default();
+        for part in &self.0 {
+            match &part.piece {
+                Piece::Switch(switch) => world.switch = (**switch).clone(),
+                Piece::Memory(memory) => world.memory = memory.clone(),
+                Piece::Controller(controller, links) => {
+                    world.controller = (**controller).clone();
+                    world.links.clone_from(links);
+                }
+                Piece::Rest(setting, budget, books, violation) => {
+                    world.setting = *setting;
+                    world.budget = *budget;
+                    world.books.clone_from(books);
+                    world.violation = *violation;
+                }
+                Piece::Host(host) => world.hosts.push(host.as_deref().cloned()),
+                Piece::Flight(flight) => world.network.push(*flight),
+            }
+        }
+        world
+    }
+}
+
+/// The pieces that there are.
+#[derive(Debug)]
+pub struct Pool {
+    hasher: RandomState,
+    shards: [Mutex<FxHashSet<Arc<Hashed>>>; 64],
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            // The same in every run, so that a search can be repeated.
+            hasher: RandomState::with_seeds(1, 2, 3, 4),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+}
+
+impl Pool {
+    /// Takes a state to pieces.
+    pub fn pack(&self, world: World) -> Packed {
+        let World {
+            switch,
+            memory,
+            controller,
+            hosts,
+            network,
+            links,
+            setting,
+            budget,
+            books,
+            violation,
+        } = world;
+        let whole = [
+            Piece::Switch(Box::new(switch)),
+            Piece::Memory(memory),
+            Piece::Controller(Box::new(controller), links),
+            Piece::Rest(setting, budget, books, violation),
+        ];
+        let pieces = whole.into_iter();
+        let pieces = pieces.chain(
+            hosts
+                .into_iter()
+                .map(|host| Piece::Host(host.map(Box::new))),
+        );
+        let pieces = pieces.chain(network.into_iter().map(Piece::Flight));
+        Packed(pieces.map(|piece| self.share(piece)).collect())
+    }
+
+    /// How many different pieces there are.
+    pub fn len(&self) -> usize {
+        let shards = self.shards.iter();
+        let lens = shards.map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len());
+        lens.sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn share(&self, piece: Piece) -> Arc<Hashed> {
+        let hash = self.hasher.hash_one(&piece);
+        let shard = &self.shards[hash as usize % self.shards.len()];
+        let hashed = Hashed { hash, piece };
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = shard.get(&hashed) {
+            return Arc::clone(known);
+        }
+        let part = Arc::new(hashed);
+        shard.insert(Arc::clone(&part));
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{action::actions, step::step};
+
+    #[test]
+    fn a_state_comes_back_whole_and_equal_states_are_one() {
+        let pool = Pool::default();
+        let mut world = World::new(&Setting::SMALLEST);
+        for turn in 0..40 {
+            let packed = pool.pack(world.clone());
+            assert_eq!(packed.unpack(), world);
+            let again = pool.pack(world.clone());
+            assert!(
+                packed
+                    .0
+                    .iter()
+                    .zip(&again.0)
+                    .all(|(a, b)| Arc::ptr_eq(a, b))
+            );
+            let mut possible = Vec::new();
+            actions(&world, &mut possible);
+            let after = possible.iter().filter_map(|action| step(&world, action));
+            let after: Vec<_> = after.collect();
+            assert!(!after.is_empty(), "something can happen");
+            world = after[turn % after.len()].clone();
+        }
+        assert!(!pool.is_empty());
+    }
+}

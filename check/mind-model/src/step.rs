@@ -1,0 +1,377 @@
+//! What comes of an action.
+
+use mind_common::{
+    id::BladeId,
+    verdict::Verdict,
+    wire::{Refusal, message::PageRequest},
+};
+use mind_machines::{
+    Node,
+    compute::{self, Access, Outgoing},
+    controller::{Command, Input, Link, Request},
+    packet::{Body, Packet},
+};
+
+use crate::{
+    action::Action,
+    canonical::canonical,
+    operation::{FLUSH, is_of_operation},
+    property::Violation,
+    value::{Age, Value},
+    world::{Copied, DOMAIN, Flight, Host, MEMORY, Mapping, STRANGER, Way, World, number, page},
+};
+
+/// The state after `action`, in its canonical form; `None` where the action does nothing.
+pub fn step(before: &World, action: &Action) -> Option<World> {
+    let mut world = raw(before, action);
+    canonical(&mut world);
+    (world != *before).then_some(world)
+}
+
+/// The state after `action`, as it comes.
+pub fn raw(before: &World, action: &Action) -> World {
+    let mut world = before.clone();
+    world.act(action);
+    world
+}
+
+impl World {
+    fn act(&mut self, action: &Action) {
+        match *action {
+            Action::Fault {
+                blade,
+                page: of,
+                access,
+                is_stranger,
+            } => {
+                self.budget.faults = self.budget.faults.map(|left| left - 1);
+                self.budget.strangers -= u8::from(is_stranger);
+                let domain = if is_stranger { STRANGER } else { DOMAIN };
+                self.with(blade, None, |blade, out| {
+                    let named = PageRequest {
+                        page: page(of),
+                        domain,
+                    };
+                    blade.fault(0, named, access, out);
+                });
+            }
+            Action::Store { blade, page } => self.store(blade, page),
+            Action::Deliver(flight) => {
+                self.network.retain(|other| *other != flight);
+                self.deliver(flight);
+            }
+            Action::Repeat(flight) => {
+                self.budget.repeats -= 1;
+                self.deliver(flight);
+            }
+            Action::Lose(flight) => {
+                self.budget.losses -= 1;
+                self.network.retain(|other| *other != flight);
+            }
+            Action::Fire {
+                blade,
+                alarm,
+                late,
+                is_early,
+            } => {
+                self.budget.early -= u8::from(is_early);
+                self.with(blade, None, |blade, out| blade.fire(alarm, late, out));
+            }
+            Action::Control => {
+                let mut out = Vec::new();
+                self.controller.step(0, &mut self.switch, &mut out);
+                self.links.extend(out);
+            }
+            Action::Hear(link, command) => {
+                if let Some(at) = self.links.iter().position(|said| *said == (link, command)) {
+                    self.links.remove(at);
+                }
+                self.hear(link, command);
+            }
+            Action::Crash(blade) => {
+                self.budget.crashes -= 1;
+                if let Some(host) = self.hosts[blade].take() {
+                    let life = host.blade.connection();
+                    self.links.retain(|(link, _)| link.life() != Some(life));
+                    self.controller.handle(Input::Broken(life));
+                }
+            }
+            Action::Operate { blade, page } => self.begin_operation(blade, page),
+            Action::Resend(blade) => self.send_operation(blade),
+            Action::Rejoin(blade) => {
+                self.budget.rejoins -= 1;
+                if let Some(blade) = BladeId::new(blade as u8) {
+                    self.join(blade);
+                }
+            }
+            Action::Reset => {
+                self.budget.resets -= 1;
+                self.ask(Request::Reset(page(0)));
+            }
+            Action::Split => {
+                self.budget.splits -= 1;
+                self.ask(Request::Split(page(0)));
+            }
+            Action::Merge => {
+                self.budget.merges -= 1;
+                self.ask(Request::Merge(page(0)));
+            }
+        }
+    }
+
+    fn deliver(&mut self, flight: Flight) {
+        let Flight { way, packet } = flight;
+        match way {
+            Way::From(port) => self.switched(port, packet),
+            Way::To(Node::Memory(_)) => {
+                let (verdict, answer) = self.memory.handle(packet);
+                if let (Verdict::Operated, Body::Atomic { va, .. }) = (verdict, packet.body) {
+                    self.operated(packet.envelope.qp, packet.envelope.seq, number(va));
+                }
+                match (verdict, packet.data()) {
+                    (Verdict::Stored, Some(data)) => self.stored(*data),
+                    (Verdict::UnexpectedOpcode | Verdict::Invalid | Verdict::OutOfRange, _) => {
+                        self.violate(Violation::Unanswered(verdict));
+                    }
+                    _ => {}
+                }
+                // The switch hands it on without a look at the directory: nothing that happens
+                // between the two could tell.
+                if let Some(answer) = answer {
+                    self.switched(MEMORY, answer);
+                }
+            }
+            Way::To(Node::Compute(to)) => {
+                if is_of_operation(packet.envelope.seq)
+                    && !matches!(packet.body, Body::Invalidate(_))
+                {
+                    self.hear_of_operation(usize::from(to.get()), &packet);
+                    return;
+                }
+                let data = packet.data().copied();
+                self.with(usize::from(to.get()), data, |blade, out| {
+                    blade.receive_headers(0, &packet.envelope, packet.incoming(), out);
+                });
+            }
+        }
+    }
+
+    fn switched(&mut self, port: Node, packet: Packet<Value>) {
+        let handled = self.switch.handle(port, packet);
+        if is_unexpected(handled.verdict) {
+            self.violate(Violation::Unanswered(handled.verdict));
+        }
+        for (node, packet) in handled.sent {
+            self.send(Way::To(node), packet);
+        }
+    }
+
+    /// Sends a packet; what is on its way already is so once. It says whether it was sent before, not
+    /// how often.
+    pub(crate) fn send(&mut self, way: Way, mut packet: Packet<Value>) {
+        packet.envelope.attempt = match way {
+            Way::From(_) => packet.envelope.attempt.min(1),
+            // The way through the directory, for statistics.
+            Way::To(_) => 0,
+        };
+        let flight = Flight { way, packet };
+        if !self.network.contains(&flight) {
+            self.network.push(flight);
+        }
+    }
+
+    fn hear(&mut self, link: Link, command: Command) {
+        match command {
+            Command::Zero { id, first, count } => {
+                self.memory.zero(first, count);
+                self.controller.handle(Input::Answer { id, done: true });
+            }
+            Command::FencePages { id, first, count } => {
+                self.memory.fence(first, count);
+                self.controller.handle(Input::Answer { id, done: true });
+            }
+            Command::FenceBlade { id, life } => {
+                self.memory.fence_blade(life);
+                self.controller.handle(Input::Answer { id, done: true });
+            }
+            Command::Flush { id, start, length } => {
+                if let Some(blade) = self.place_of(link) {
+                    let range = start.0..start.0 + length;
+                    self.with(blade, None, |blade, out| {
+                        blade.flush(0, range, None, u64::from(id), out);
+                    });
+                }
+            }
+            Command::Leave => {
+                if let Some(blade) = self.place_of(link) {
+                    self.hosts[blade] = None;
+                }
+            }
+            Command::Registered => {
+                if let Some(life) = link.life() {
+                    let host = Host::new(life, &self.setting);
+                    self.hosts[usize::from(life.blade.get())] = Some(host);
+                }
+            }
+            Command::Reply { .. } => {}
+        }
+    }
+
+    fn place_of(&self, link: Link) -> Option<usize> {
+        let life = link.life()?;
+        let is_it = |host: &Option<_>| {
+            let host: &Host = host.as_ref()?;
+            (host.blade.connection() == life).then_some(())
+        };
+        self.hosts.iter().position(|host| is_it(host).is_some())
+    }
+
+    /// Has a blade do something, and carries out what it wants done; `data` is the page that came.
+    pub(crate) fn with(
+        &mut self,
+        at: usize,
+        data: Option<Value>,
+        act: impl FnOnce(&mut compute::Blade, &mut Vec<compute::Action>),
+    ) {
+        let Some(Some(host)) = self.hosts.get_mut(at) else {
+            return;
+        };
+        let mut out = Vec::new();
+        act(&mut host.blade, &mut out);
+        for action in out {
+            self.carry_out(at, data, action);
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, data: Option<Value>, action: compute::Action) {
+        let mapping = |writable| {
+            if writable {
+                Mapping::Writable
+            } else {
+                Mapping::Readable
+            }
+        };
+        match action {
+            compute::Action::Send { envelope, message } => {
+                let age = |page: PageRequest| {
+                    let number = number(page.page);
+                    let copy = self.copy(at, number);
+                    Value {
+                        page: number,
+                        age: copy.map_or(Age::Old, |copy| copy.age),
+                    }
+                };
+                let data = match message {
+                    Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => age(page),
+                    Outgoing::Request { .. } | Outgoing::Answer { .. } => Value::default(),
+                };
+                let port = self.hosts[at].as_ref().map(|host| host.blade.connection());
+                if let Some(life) = port {
+                    let packet = Packet::outgoing(envelope, message, || data);
+                    self.send(Way::From(Node::Compute(life.blade)), packet);
+                }
+            }
+            compute::Action::Install { page, writable } => {
+                self.granted(page);
+                let number = number(page.page);
+                match data {
+                    Some(data) if data.page == number => {
+                        self.installed(at, data);
+                        let age = self.seen(data).unwrap_or(data.age);
+                        self.put(
+                            at,
+                            number,
+                            Copied {
+                                mapping: mapping(writable),
+                                age,
+                            },
+                        );
+                    }
+                    _ => self.violate(Violation::WrongPage),
+                }
+            }
+            compute::Action::Map { page, writable } => {
+                self.granted(page);
+                self.map(at, number(page.page), mapping(writable));
+            }
+            compute::Action::Protect { page } => {
+                self.map(at, number(page.page), Mapping::Readable);
+            }
+            compute::Action::Drop { page } => {
+                self.put(at, number(page.page), Copied::default());
+            }
+            compute::Action::Fail { page, refusal, .. } => {
+                let is_right = page.domain == STRANGER && refusal == Refusal::Denied;
+                if self.is_heard(at) && !is_right {
+                    self.violate(Violation::Refused(refusal));
+                }
+            }
+            compute::Action::Lost { refusal, .. } => {
+                if self.is_heard(at) {
+                    self.violate(Violation::Lost(refusal));
+                }
+            }
+            compute::Action::Appeal { page } => self.ask(Request::Appeal(page.page)),
+            compute::Action::Flushed { token: FLUSH } => self.send_operation(at),
+            compute::Action::Flushed { token } => {
+                if let Ok(id) = u32::try_from(token) {
+                    self.controller.handle(Input::Answer { id, done: true });
+                }
+            }
+            compute::Action::Served { .. } | compute::Action::Stepped { .. } => {}
+        }
+    }
+
+    fn granted(&mut self, page: PageRequest) {
+        if page.domain != DOMAIN {
+            self.violate(Violation::Granted(page.domain));
+        }
+    }
+
+    fn copy(&self, at: usize, number: u8) -> Option<Copied> {
+        let host = self.hosts.get(at)?.as_ref()?;
+        host.cache.get(usize::from(number)).copied()
+    }
+
+    pub(crate) fn put(&mut self, at: usize, number: u8, copy: Copied) {
+        if let Some(Some(host)) = self.hosts.get_mut(at)
+            && let Some(there) = host.cache.get_mut(usize::from(number))
+        {
+            *there = copy;
+        }
+    }
+
+    fn map(&mut self, at: usize, number: u8, mapping: Mapping) {
+        match self.copy(at, number) {
+            Some(copy) if copy.mapping != Mapping::Absent => {
+                self.put(at, number, Copied { mapping, ..copy });
+            }
+            _ => self.violate(Violation::NoCopy),
+        }
+    }
+
+    pub(crate) fn violate(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+}
+
+/// Verdicts of the switch on packets that a blade never sends, or that it cannot deal with.
+const fn is_unexpected(verdict: Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::UnexpectedOpcode
+            | Verdict::Malformed
+            | Verdict::Internal
+            | Verdict::Invalid
+            | Verdict::NoMemory
+            | Verdict::NoOrigin
+    )
+}
+
+/// What a blade's thread wants, as what programs may do then.
+pub const fn needed(access: Access) -> Mapping {
+    match access {
+        Access::Read => Mapping::Readable,
+        Access::Write => Mapping::Writable,
+    }
+}

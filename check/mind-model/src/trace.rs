@@ -1,0 +1,187 @@
+//! A way through the states as a table: one row a step, one column a node, and the directory's words
+//! after it.
+
+use comfy_table::{Table, presets};
+use mind_common::wire::Invalidation;
+use mind_machines::{
+    Node,
+    packet::{Body, Packet},
+};
+
+use crate::{
+    action::Action,
+    packed::Packed,
+    value::Value,
+    world::{Flight, Way, World, number},
+};
+
+/// Where something happens.
+enum Place {
+    Blade(usize),
+    Switch,
+    Memory,
+    Controller,
+}
+
+/// The steps of a path, each state with what happened in it.
+pub fn table(path: &[(Packed, Option<Action>)]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    let blades = path
+        .first()
+        .map_or(0, |(state, _)| state.world().hosts.len());
+    let names = (0..blades).map(|blade| format!("c{blade}"));
+    let others = ["switch", "memory", "controller", "directory"];
+    let names = names.chain(others.map(str::to_owned));
+    table.set_header(["#".to_owned()].into_iter().chain(names));
+    for (step, pair) in path.windows(2).enumerate() {
+        let [(_, Some(action)), (after, _)] = pair else {
+            continue;
+        };
+        let (place, text) = describe(action);
+        let mut row = vec![String::new(); 1 + blades + others.len()];
+        row[0] = (step + 1).to_string();
+        let column = match place {
+            Place::Blade(blade) => 1 + blade,
+            Place::Switch => 1 + blades,
+            Place::Memory => 2 + blades,
+            Place::Controller => 3 + blades,
+        };
+        row[column] = text;
+        row[4 + blades] = words(&after.world());
+        table.add_row(row);
+    }
+    table
+}
+
+fn words(world: &World) -> String {
+    let slots = world.switch.slots().iter();
+    let taken = slots.filter(|slot| slot.region.is_some());
+    let words: Vec<_> = taken.map(|slot| format!("{:?}", slot.word)).collect();
+    words.join("\n")
+}
+
+fn describe(action: &Action) -> (Place, String) {
+    match action {
+        Action::Fault {
+            blade,
+            page,
+            access,
+            is_stranger,
+        } => {
+            let whose = if *is_stranger { " of a stranger" } else { "" };
+            (
+                Place::Blade(*blade),
+                format!("{access:?} fault p{page}{whose}"),
+            )
+        }
+        Action::Store { blade, page } => (Place::Blade(*blade), format!("writes p{page}")),
+        Action::Deliver(flight) => at(flight, ""),
+        Action::Repeat(flight) => at(flight, "(and again later) "),
+        Action::Lose(flight) => at(flight, "LOST: "),
+        Action::Fire {
+            blade,
+            alarm,
+            is_early,
+            ..
+        } => {
+            let early = if *is_early { "early: " } else { "" };
+            (Place::Blade(*blade), format!("{early}timer {alarm:?}"))
+        }
+        Action::Control => (Place::Controller, "a step".to_owned()),
+        Action::Hear(link, command) => {
+            let place = match link.life() {
+                Some(life) => Place::Blade(usize::from(life.blade.get())),
+                None => Place::Memory,
+            };
+            (place, format!("told {command:?}"))
+        }
+        Action::Operate { blade, page } => (
+            Place::Blade(*blade),
+            format!("begins an operation on p{page}"),
+        ),
+        Action::Resend(blade) => (Place::Blade(*blade), "sends its operation again".to_owned()),
+        Action::Crash(blade) => (Place::Blade(*blade), "CRASHES".to_owned()),
+        Action::Rejoin(blade) => (Place::Blade(*blade), "comes back".to_owned()),
+        Action::Reset => (Place::Controller, "asked for a reset".to_owned()),
+        Action::Split => (Place::Controller, "asked for a split".to_owned()),
+        Action::Merge => (Place::Controller, "asked for a merge".to_owned()),
+    }
+}
+
+fn at(flight: &Flight, how: &str) -> (Place, String) {
+    let what = packet(&flight.packet);
+    match flight.way {
+        Way::From(from) => (Place::Switch, format!("{how}{from:?}: {what}")),
+        Way::To(Node::Compute(blade)) => (
+            Place::Blade(usize::from(blade.get())),
+            format!("{how}{what}"),
+        ),
+        Way::To(Node::Memory(_)) => (Place::Memory, format!("{how}{what}")),
+    }
+}
+
+fn packet(packet: &Packet<Value>) -> String {
+    let of = |it: &Invalidation| {
+        let page = number(it.page);
+        format!("p{page} {:?} for {:?}", it.episode, it.requester)
+    };
+    let seq = packet.envelope.seq.get();
+    let body = match &packet.body {
+        Body::Request { want, page } => format!("{want:?} p{}", number(page.page)),
+        Body::Write { version, data, .. } => {
+            format!("Write p{} {version:?} ({:?})", data.page, data.age)
+        }
+        Body::ReadResponse { version, data } => {
+            format!("page p{} {version:?} ({:?})", data.page, data.age)
+        }
+        Body::Acknowledge { syndrome, .. } => format!("{syndrome:?}"),
+        Body::Atomic { va, .. } => format!("Atomic p{}", number(*va)),
+        Body::AtomicAcknowledge { .. } => "Atomic done".to_owned(),
+        Body::Invalidate(it) => format!("Invalidate {} -> {:?}", of(it), it.target),
+        Body::Answer {
+            invalidation,
+            fetch,
+            ..
+        } => {
+            let fetch = if *fetch { ", fetch" } else { "" };
+            format!("Answer {}{fetch}", of(invalidation))
+        }
+        Body::Forward {
+            invalidation, data, ..
+        } => format!("Forward {} ({:?})", of(invalidation), data.age),
+        Body::FanOut { invalidation, .. } => format!("fan-out {}", of(invalidation)),
+    };
+    format!("{body} #{seq}")
+}
+
+#[cfg(test)]
+mod tests {
+    use stateright::Model;
+
+    use super::*;
+    use crate::{model::Protocol, setting::Setting};
+
+    #[test]
+    fn every_step_has_a_row_that_says_where_it_was_and_what_the_directory_says_then() {
+        let protocol = Protocol::new(Setting::SMALLEST);
+        let mut state = protocol.init_states().remove(0);
+        let mut path = Vec::new();
+        for _ in 0..4 {
+            let mut possible = Vec::new();
+            protocol.actions(&state, &mut possible);
+            // A read fault, and what comes of it.
+            let action = possible.remove(0);
+            let next = protocol.next_state(&state, action.clone());
+            path.push((state, Some(action)));
+            state = next.expect("something happens");
+        }
+        path.push((state, None));
+        let table = table(&path);
+        let text = table.to_string();
+        assert_eq!(table.row_count(), 4, "{text}");
+        for part in ["c1", "Read fault p0", "Read p0 #1", "Shared {0}"] {
+            assert!(text.contains(part), "{part} should be in\n{text}");
+        }
+    }
+}

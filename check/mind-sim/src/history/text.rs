@@ -1,0 +1,143 @@
+//! What happened, in a few words each.
+
+use mind_common::{
+    addr::{Region, WINDOW_BASE},
+    directory::{Supply, Want},
+    wire::{Invalidation, Syndrome},
+};
+use mind_machines::{
+    compute::Access,
+    controller::{Ask, Request},
+    packet::{Body, Packet},
+};
+
+use crate::{plan::Image, trace::Cache};
+
+/// How many copies arrive, unless it is one.
+pub(super) fn copies(count: usize) -> String {
+    match count {
+        0 => " LOST".to_owned(),
+        1 => String::new(),
+        more => format!(" x{more}"),
+    }
+}
+
+/// What a thread wanted.
+pub(super) const fn access(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::Write => "write",
+    }
+}
+
+/// What became of a copy.
+pub(super) const fn cached(change: Cache) -> &'static str {
+    match change {
+        Cache::Installed(true) => "installs to write",
+        Cache::Installed(false) => "installs to read",
+        Cache::Mapped(true) => "maps to write",
+        Cache::Mapped(false) => "maps to read",
+        Cache::Protected => "protects",
+        Cache::Dropped => "drops",
+    }
+}
+
+/// The size of a region that the page is in; which one it is follows.
+pub(super) fn region(region: Region) -> String {
+    format!("{}K", region.size() >> 10)
+}
+
+fn invalidation(it: &Invalidation) -> String {
+    format!(
+        "{} slot {} e{} for {}",
+        region(it.region),
+        it.slot,
+        it.episode,
+        it.requester
+    )
+}
+
+/// A packet: its name, its number, how often it was sent before, what is in it.
+pub(super) fn packet(packet: &Packet<Image>) -> String {
+    let envelope = &packet.envelope;
+    let what = match &packet.body {
+        Body::Request { want, page } => {
+            let name = match want {
+                Want::Read => "READ",
+                Want::Acquire => "ACQUIRE",
+                Want::Upgrade => "UPGRADE",
+            };
+            // On its way to memory, it has the path in its place, and an offset for an address.
+            let again = match envelope.attempt {
+                attempt if attempt > 0 && page.page.0 >= WINDOW_BASE => format!(" again {attempt}"),
+                _ => String::new(),
+            };
+            format!("{name}{again}")
+        }
+        Body::Write { version, data, .. } => format!("WRITE v{version} {data:?}"),
+        Body::ReadResponse { version, data } => format!("PAGE v{version} {data:?}"),
+        Body::Acknowledge { syndrome, .. } => match syndrome {
+            Syndrome::Ack => "ACK".to_owned(),
+            Syndrome::Refused(refusal) => format!("REFUSED {refusal:?}"),
+        },
+        Body::Atomic { .. } => "ATOMIC".to_owned(),
+        Body::AtomicAcknowledge { original, .. } => format!("ATOMIC ACK {original}"),
+        Body::Invalidate(it) => {
+            let supply = match it.supply {
+                Supply::Grant => "",
+                Supply::Fetch => ", fetch",
+                Supply::Forward => ", forward",
+            };
+            format!("INVALIDATE {} to {:?}{supply}", invalidation(it), it.target)
+        }
+        Body::Answer {
+            invalidation: it,
+            fetch,
+            ..
+        } => {
+            let fetch = if *fetch { ", fetch" } else { "" };
+            format!("ANSWER {}{fetch}", invalidation(it))
+        }
+        Body::Forward {
+            invalidation: it,
+            version,
+            data,
+            ..
+        } => format!("FORWARD {} v{version} {data:?}", invalidation(it)),
+        Body::FanOut {
+            invalidation: it,
+            pending,
+        } => format!("FAN-OUT {} to {pending:?}", invalidation(it)),
+    };
+    format!("#{} {what}", envelope.seq)
+}
+
+/// What somebody wants of the controller.
+pub(super) fn asked(ask: &Ask) -> String {
+    let what = match ask.request {
+        Request::Register(blade) => format!("register {blade}"),
+        Request::Lost(life) => format!("lost {}", life.blade),
+        Request::Appeal(va) => format!("appeal {va}"),
+        Request::ReportLoss(va) => format!("lost writes {va}"),
+        Request::Sync { start, length } => format!("sync {start}+{}K", length >> 10),
+        Request::Reset(va) => format!("reset {va}"),
+        Request::Split(va) => format!("split {va}"),
+        Request::Merge(va) => format!("merge {va}"),
+        Request::Map { domain, region, .. } => format!("map {region} {domain}"),
+        Request::Protect {
+            domain,
+            region,
+            permission,
+        } => format!("protect {region} {domain} {permission:?}"),
+        Request::Unmap { domain, region } => format!("unmap {region} {domain}"),
+        Request::Place {
+            domain,
+            blade,
+            is_placed,
+        } => format!("place {domain} {blade} {is_placed}"),
+    };
+    match ask.from {
+        Some(life) => format!("{}: {what}", life.blade),
+        None => what,
+    }
+}

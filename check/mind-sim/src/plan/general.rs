@@ -1,0 +1,248 @@
+//! Runs in which a bit of everything happens.
+
+use mind_common::{
+    addr::{MAX_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE},
+    id::{BladeId, DomainId},
+};
+use mind_machines::Node;
+
+use super::{
+    Area, Change, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program, QUICK, WORDS,
+    Weather, blade, dice,
+};
+
+/// The run that a seed stands for.
+pub(super) fn plan(seed: u64) -> Plan {
+    let mut random = dice(seed, 1);
+    let random = &mut random;
+    let blades = random.u8(2..=8);
+    let memories = random.u8(1..=2);
+    let domains = random.u32(1..=2);
+    let areas = areas(random, memories, domains);
+    let weather = weather(random);
+    let programs = programs(random, blades, &areas);
+    let disturbances = disturbances(random, blades, memories, &areas, weather.until);
+    Plan {
+        seed,
+        blades,
+        memories,
+        capacity: if random.bool() {
+            random.usize(2..=16)
+        } else {
+            1024
+        },
+        areas,
+        programs,
+        // Most are busy for as long as things go wrong.
+        pace: match random.u8(0..4) {
+            0 => QUICK,
+            _ => QUICK.max(weather.until / 20),
+        },
+        load: Load::default(),
+        weather,
+        disturbances,
+        echoes: Vec::new(),
+        flaw: None,
+    }
+}
+
+/// Areas apart from each other, so that no region can grow into another; a few of them of two domains,
+/// one after the other.
+fn areas(random: &mut fastrand::Rng, memories: u8, domains: u32) -> Vec<Area> {
+    let mut areas = Vec::new();
+    for number in 0..random.u64(1..=8) {
+        let memory = u64::from(random.u8(0..memories));
+        let base = WINDOW_BASE
+            + (memory << SLICE_SHIFT)
+            + (number << (PAGE_SHIFT + u32::from(MAX_REGION_ORDER)));
+        let order = random.u8(0..=5);
+        let area = Area {
+            domain: DomainId(1 + number as u32 % domains),
+            region: Region::containing(Va(base), order)
+                .unwrap_or_else(|| unreachable!("the orders of areas are those of regions")),
+            fails: random.u8(0..4) == 0,
+            is_writable: random.u8(0..12) != 0,
+            is_mapped: random.u8(0..12) != 0,
+        };
+        areas.push(area);
+        if random.u8(0..4) == 0 {
+            areas.push(Area {
+                domain: DomainId(1 + random.u32(0..domains)),
+                is_mapped: false,
+                ..area
+            });
+        }
+    }
+    areas
+}
+
+pub(super) fn mapping(random: &mut fastrand::Rng) -> Mapping {
+    match random.u8(0..8) {
+        0..3 => Mapping::Map,
+        3 => Mapping::Unmap,
+        4 | 5 => Mapping::Freeze,
+        _ => Mapping::Thaw,
+    }
+}
+
+fn weather(random: &mut fastrand::Rng) -> Weather {
+    let until = match random.u8(0..16) {
+        // Long enough for blades to give up.
+        0 => random.u64(1_000 * MILLISECOND..9_000 * MILLISECOND),
+        _ => random.u64(10 * MILLISECOND..200 * MILLISECOND),
+    };
+    let mut up_to = |most: u32| {
+        if random.bool() {
+            random.u32(0..=most)
+        } else {
+            0
+        }
+    };
+    Weather {
+        loss: up_to(300),
+        duplication: up_to(500),
+        lateness: up_to(300),
+        latest: random.u64(0..=5 * MILLISECOND),
+        until,
+    }
+}
+
+pub(super) fn pick(random: &mut fastrand::Rng, area: &Area, hot: u64) -> Va {
+    let pages = area.region.size() >> PAGE_SHIFT;
+    // A few pages are fought over, or nothing happens between blades.
+    let among = if random.u8(0..4) == 0 {
+        pages
+    } else {
+        hot.min(pages)
+    };
+    Va(area.region.base().0 + (random.u64(0..among) << PAGE_SHIFT))
+}
+
+fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Program> {
+    let length = random.usize(5..=40);
+    let hot = random.u64(1..=8);
+    let writes = random.u8(1..=8);
+    let mut homes: Vec<_> = (0..blades).collect();
+    homes.extend((0..blades).filter(|_| random.bool()));
+    homes
+        .into_iter()
+        .map(|number| {
+            let domain = areas[random.usize(0..areas.len())].domain;
+            let own: Vec<_> = areas.iter().filter(|area| area.domain == domain).collect();
+            let ops = (0..length).map(|_| {
+                let area = own[random.usize(0..own.len())];
+                let place = Place {
+                    page: pick(random, area, hot),
+                    word: random.usize(0..WORDS),
+                };
+                let foreign = &areas[random.usize(0..areas.len())];
+                match random.u16(0..120) {
+                    0..3 => Op::Sync(area.region),
+                    3 => Op::Mapping(mapping(random), area.region),
+                    4 => Op::Load(Place {
+                        page: pick(random, foreign, hot),
+                        ..place
+                    }),
+                    5 => Op::Store(Place {
+                        page: pick(random, foreign, hot),
+                        ..place
+                    }),
+                    6..12 => Op::Exchange(place),
+                    _ if random.u8(0..10) < writes => Op::Store(place),
+                    _ => Op::Load(place),
+                }
+            });
+            Program {
+                blade: blade(number),
+                domain,
+                ops: ops.collect(),
+            }
+        })
+        .collect()
+}
+
+/// How long something lasts: mostly until somebody asks again, or until blades are sent away.
+pub(super) fn duration(random: &mut fastrand::Rng) -> u64 {
+    match random.u8(0..8) {
+        0 => random.u64(0..7_000 * MILLISECOND),
+        1 => random.u64(0..4_000 * MILLISECOND),
+        _ => random.u64(0..50 * MILLISECOND),
+    }
+}
+
+/// A thread's program fails, or those of all threads there.
+pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: DomainId) -> Disturbance {
+    Disturbance::Exit {
+        blade,
+        domain,
+        threads: if random.u8(0..4) == 0 { 1 } else { usize::MAX },
+        back: match random.u8(0..4) {
+            // While what it asked for is on its way.
+            0..2 => random.u64(0..MILLISECOND),
+            2 => random.u64(0..10 * MILLISECOND),
+            _ => duration(random),
+        },
+    }
+}
+
+fn disturbances(
+    random: &mut fastrand::Rng,
+    blades: u8,
+    memories: u8,
+    areas: &[Area],
+    until: u64,
+) -> Vec<(u64, Disturbance)> {
+    let crashes = random.bool();
+    let mut list: Vec<_> = (0..random.usize(0..=16))
+        .map(|_| {
+            let at = random.u64(0..until);
+            let area = &areas[random.usize(0..areas.len())];
+            let compute = blade(random.u8(0..blades));
+            let what = match random.u8(0..18) {
+                0..3 if crashes => Disturbance::Crash {
+                    blade: compute,
+                    // A daemon that dies is missed at once, a host after a while.
+                    noticed: if random.bool() {
+                        random.u64(0..MILLISECOND)
+                    } else {
+                        random.u64(0..20 * MILLISECOND)
+                    },
+                    back: random.u64(MILLISECOND..100 * MILLISECOND),
+                },
+                3 | 4 => Disturbance::Change(Change::Reset, pick(random, area, 8)),
+                5 | 6 => Disturbance::Change(Change::Split, pick(random, area, 8)),
+                7 => Disturbance::Change(Change::Merge, pick(random, area, 8)),
+                8 => Disturbance::Hang {
+                    blade: compute,
+                    lasts: duration(random),
+                },
+                9 if crashes => Disturbance::Sever {
+                    blade: compute,
+                    noticed: duration(random),
+                    found: duration(random),
+                },
+                10 => Disturbance::Unzeroed {
+                    memory: random.u8(0..memories),
+                    lasts: duration(random),
+                },
+                11 => Disturbance::WithoutTc {
+                    blade: compute,
+                    lasts: duration(random),
+                },
+                14 | 15 => exit(random, compute, area.domain),
+                12 | 13 => Disturbance::Mapping(mapping(random), area.domain, area.region),
+                _ => Disturbance::Unplug {
+                    node: if random.u8(0..5) == 0 {
+                        Node::Memory(random.u8(0..memories))
+                    } else {
+                        Node::Compute(compute)
+                    },
+                    lasts: duration(random),
+                },
+            };
+            (at, what)
+        })
+        .collect();
+    list.sort_by_key(|(at, _)| *at);
+    list
+}

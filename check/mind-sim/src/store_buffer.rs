@@ -1,0 +1,146 @@
+//! Store buffers, one for each thread with a script: stores wait in it, and go into the blade's cache
+//! one after the other, each at some time. A store whose page is not there to write goes when it is.
+
+use std::collections::VecDeque;
+
+use mind_common::{
+    addr::Va,
+    id::BladeId,
+    wire::{Refusal, message::PageRequest},
+};
+use mind_machines::compute::Access;
+
+use crate::{
+    Failure, Flaw,
+    plan::Place,
+    trace::What,
+    world::{Event, World},
+};
+
+/// The binary logarithm of how long a store waits at most, in nanoseconds: from much less to much more
+/// than a fault takes.
+const LONGEST_WAIT: std::ops::RangeInclusive<u32> = 6..=19;
+
+/// What the oldest store is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drain {
+    /// There is none.
+    Idle,
+    /// Its time.
+    Due,
+    /// Its page.
+    Waits(Va),
+}
+
+/// The stores of a thread that its cache does not have yet.
+#[derive(Debug)]
+pub(crate) struct StoreBuffer {
+    stores: VecDeque<(Place, u64)>,
+    drain: Drain,
+    random: fastrand::Rng,
+}
+
+impl StoreBuffer {
+    pub(crate) const fn new(random: fastrand::Rng) -> Self {
+        Self {
+            stores: VecDeque::new(),
+            drain: Drain::Idle,
+            random,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stores.is_empty()
+    }
+
+    /// What its thread finds there.
+    pub(crate) fn newest(&self, place: Place) -> Option<u64> {
+        let mut stores = self.stores.iter().rev();
+        let newest = stores.find(|(of, _)| *of == place);
+        newest.map(|(_, value)| *value)
+    }
+
+    /// Which store leaves next. Of two to one place the older one does, whatever is broken.
+    fn next(&mut self, is_unordered: bool) -> Option<usize> {
+        if !is_unordered || self.stores.is_empty() {
+            return (!self.stores.is_empty()).then_some(0);
+        }
+        let (place, _) = self.stores[self.random.usize(..self.stores.len())];
+        self.stores.iter().position(|(of, _)| *of == place)
+    }
+
+    fn waits_for(&self, page: Va) -> bool {
+        self.drain == Drain::Waits(page)
+    }
+}
+
+impl World<'_> {
+    /// A thread stores.
+    pub(crate) fn buffer(&mut self, number: usize, place: Place, value: u64) {
+        let buffer = &mut self.players[number].buffer;
+        buffer.stores.push_back((place, value));
+        if buffer.drain == Drain::Idle {
+            self.drain_later(number);
+        }
+    }
+
+    fn drain_later(&mut self, number: usize) {
+        let StoreBuffer { random, drain, .. } = &mut self.players[number].buffer;
+        let longest = 1 << random.u32(LONGEST_WAIT);
+        let delay = random.u64(..longest);
+        *drain = Drain::Due;
+        self.queue.after(delay, Event::Drain(number));
+    }
+
+    /// A store leaves the buffer, if it can.
+    pub(crate) fn drain(&mut self, number: usize) {
+        let is_unordered = self.has(Flaw::UnorderedStores);
+        let buffer = &mut self.players[number].buffer;
+        buffer.drain = Drain::Idle;
+        let Some(index) = buffer.next(is_unordered) else {
+            return;
+        };
+        let (place, value) = buffer.stores[index];
+        if self.find(number, place, Access::Write).is_none() {
+            self.players[number].buffer.drain = Drain::Waits(place.page);
+            self.fault_of(number, place.page, Access::Write);
+            return;
+        }
+        self.stored(number, place, value);
+        let buffer = &mut self.players[number].buffer;
+        buffer.stores.remove(index);
+        if buffer.is_empty() {
+            self.drained(number);
+        } else {
+            self.drain_later(number);
+        }
+    }
+
+    fn waiting_buffers(&self, blade: BladeId, page: PageRequest) -> Vec<usize> {
+        let waits = |number: &usize| {
+            let program = &self.plan.programs[*number];
+            program.blade == blade
+                && program.domain == page.domain
+                && self.players[*number].buffer.waits_for(page.page)
+        };
+        (0..self.players.len()).filter(waits).collect()
+    }
+
+    /// Stores that wait for the page are tried again.
+    pub(crate) fn wake_buffers(&mut self, blade: BladeId, page: PageRequest) {
+        for number in self.waiting_buffers(blade, page) {
+            self.drain_later(number);
+        }
+    }
+
+    /// Stores to the page can't be carried out now: nobody is told of such, so they are tried again.
+    pub(crate) fn failed_buffers(&mut self, blade: BladeId, page: PageRequest, refusal: Refusal) {
+        for number in self.waiting_buffers(blade, page) {
+            self.record(What::Failed(number, page.page, refusal));
+            if !self.may_fail(blade, page.page, refusal) {
+                self.fail(Failure::Refusal(blade, page.page, refusal));
+            }
+            self.drain_later(number);
+        }
+    }
+}

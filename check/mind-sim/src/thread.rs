@@ -1,0 +1,401 @@
+//! Threads of programs: an access that finds its page goes on at once, another faults and waits.
+
+use mind_common::{
+    addr::Va,
+    id::{BladeId, Connection},
+    wire::{Refusal, message::PageRequest},
+};
+use mind_machines::compute::Access;
+
+use crate::{
+    Failure, Flaw,
+    host::Host,
+    mapped::request,
+    plan::{Op, Place, Program, QUICK},
+    trace::What,
+    world::{Event, World},
+};
+
+/// What a thread does between two operations takes at least so long, in nanoseconds.
+const THOUGHT: u64 = 100;
+/// A thread whose page is there goes on within so long, in nanoseconds.
+const AWAKENING: u64 = 5_000;
+/// What it takes at least until the daemon hears of a fault, in nanoseconds.
+const UFFD: u64 = 300;
+/// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
+const AFTERMATH: u64 = 6_000_000_000;
+
+/// Where a thread is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Its blade is down, or its program, or its domain is not there yet.
+    Down,
+    /// It goes on at some time.
+    Ready,
+    /// It faulted.
+    Waits(Va, Access),
+    /// It waits for its store buffer, or for other threads.
+    Rests,
+    /// It syncs, with how often pages had been written when it began.
+    Flushes(Connection, Vec<(Va, u64)>),
+    /// The same, and the blade has flushed.
+    Asks(Vec<(Va, u64)>),
+    /// It waits for the controller.
+    Orders,
+    /// It has done everything.
+    Done,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    state: State,
+    /// What it does next, of its program.
+    next: usize,
+    length: usize,
+    /// Counts what it was woken for.
+    pub(crate) turn: u64,
+    /// The ticket that it entered its domain with.
+    pub(crate) entry: u32,
+    sync: (Va, u64),
+    /// When it faulted last.
+    since: u64,
+    /// The daemon has heard of that.
+    is_heard: bool,
+    /// Of its own, so that it does the same whatever others do.
+    random: fastrand::Rng,
+}
+
+impl Thread {
+    pub(crate) fn new(program: &Program, seed: u64) -> Self {
+        Self {
+            state: State::Down,
+            next: 0,
+            length: program.ops.len(),
+            turn: 0,
+            entry: 0,
+            sync: (Va(0), 0),
+            since: 0,
+            is_heard: false,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.state == State::Down
+    }
+
+    /// Its blade goes down, or its program fails: what it has begun does not happen.
+    pub(crate) fn stop(&mut self) {
+        if !self.is_done() {
+            let has_begun = !matches!(self.state, State::Down | State::Ready);
+            self.state = State::Down;
+            self.next = (self.next + usize::from(has_begun)).min(self.length);
+            self.turn += 1;
+        }
+    }
+
+    /// The blade, in that life, has flushed: what the controller is to be asked for.
+    pub(crate) fn flushed(&mut self, life: Connection) -> Option<(Va, u64)> {
+        match &mut self.state {
+            State::Flushes(of, counts) if *of == life => {
+                self.state = State::Asks(std::mem::take(counts));
+                Some(self.sync)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl World<'_> {
+    pub(crate) fn start_thread(&mut self, number: usize) {
+        if self.threads[number].state == State::Down {
+            self.go_on(number);
+        }
+    }
+
+    /// It goes on after a while: quickly once nothing goes wrong any more.
+    pub(crate) fn go_on(&mut self, number: usize) {
+        let pace = if self.queue.now() < self.calm_at {
+            self.plan.pace
+        } else {
+            QUICK.min(self.plan.pace)
+        };
+        self.go_on_within(number, pace);
+    }
+
+    fn go_on_within(&mut self, number: usize, most: u64) {
+        let random = &mut self.threads[number].random;
+        let delay = random.u64(THOUGHT..=most.max(THOUGHT));
+        self.go_on_after(number, delay);
+    }
+
+    pub(crate) fn go_on_after(&mut self, number: usize, delay: u64) {
+        let thread = &mut self.threads[number];
+        thread.state = State::Ready;
+        thread.turn += 1;
+        let turn = thread.turn;
+        self.queue.after(delay, Event::Run(number, turn));
+    }
+
+    pub(crate) fn rest(&mut self, number: usize) {
+        self.threads[number].state = State::Rests;
+    }
+
+    pub(crate) fn rests(&self, number: usize) -> bool {
+        self.threads[number].state == State::Rests
+    }
+
+    pub(crate) fn finish(&mut self, number: usize) {
+        self.threads[number].state = State::Done;
+        self.finished_at = self.queue.now();
+    }
+
+    fn done_with_op(&mut self, number: usize) {
+        self.threads[number].next += 1;
+        self.go_on(number);
+    }
+
+    /// Threads that wait for the page try again.
+    pub(crate) fn wake(&mut self, blade: BladeId, page: PageRequest) {
+        for number in 0..self.threads.len() {
+            let program = &self.plan.programs[number];
+            if program.blade == blade
+                && program.domain == page.domain
+                && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
+            {
+                self.go_on_within(number, AWAKENING);
+            }
+        }
+        self.wake_buffers(blade, page);
+    }
+
+    /// A thread goes on.
+    pub(crate) fn run_thread(&mut self, number: usize, turn: u64) {
+        let thread = &mut self.threads[number];
+        if thread.turn != turn || thread.state != State::Ready {
+            return;
+        }
+        if number < self.players.len() {
+            return self.play(number);
+        }
+        let program = &self.plan.programs[number];
+        let Some(&op) = program.ops.get(thread.next) else {
+            return self.finish(number);
+        };
+        match op {
+            Op::Load(place) => self.access(number, place, true, false),
+            Op::Store(place) => self.access(number, place, false, true),
+            Op::Exchange(place) => self.access(number, place, true, true),
+            Op::Until(at) => match at.checked_sub(self.queue.now()) {
+                None | Some(0) => self.done_with_op(number),
+                Some(left) => self.go_on_after(number, left),
+            },
+            Op::Mapping(mapping, region) => {
+                let machine = self.machines.get(&program.blade);
+                let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
+                let area = self.plan.area_of(program.domain, region);
+                if let Some((life, area)) = life.zip(area) {
+                    thread.state = State::Orders;
+                    let ticket = self.ticket(number);
+                    self.ask(life, ticket, request(area, mapping));
+                } else {
+                    self.done_with_op(number);
+                }
+            }
+            Op::Sync(region) => {
+                let (start, length) = (region.base(), region.size());
+                let machine = self.machines.get(&program.blade);
+                let Some(host) = machine.and_then(|machine| machine.host.as_ref()) else {
+                    return;
+                };
+                let life = host.life;
+                // What others wrote and nobody here has read is not asked for.
+                let mut own = host.dirty();
+                own.retain(|page| region.contains(*page));
+                let counts = own.into_iter().map(|page| (page, self.checker.count(page)));
+                let counts: Vec<_> = counts.collect();
+                let thread = &mut self.threads[number];
+                thread.state = State::Flushes(life, counts);
+                thread.sync = (start, length);
+                self.flush_for(number, program.blade, start, length, program.domain);
+            }
+        }
+    }
+
+    fn access(&mut self, number: usize, place: Place, loads: bool, stores: bool) {
+        let value = self.queue.count();
+        let access = if stores { Access::Write } else { Access::Read };
+        let Some(found) = self.find(number, place, access) else {
+            return self.wait_for(number, place.page, access);
+        };
+        if loads {
+            self.loaded(number, place, found);
+        }
+        if stores {
+            self.stored(number, place, value);
+        }
+        self.done_with_op(number);
+    }
+
+    /// What a thread finds in its blade's cache, unless the access faults.
+    pub(crate) fn find(&self, number: usize, place: Place, access: Access) -> Option<u64> {
+        let host = self.host_of(number)?;
+        let cached = host.cache.get(&place.page)?;
+        let is_own = cached.domain == self.plan.programs[number].domain;
+        let is_own = is_own || self.has(Flaw::ForeignPages);
+        let may = is_own && (access == Access::Read || cached.is_writable);
+        may.then(|| cached.image[place.word])
+    }
+
+    /// A thread has reached a page, which is to be of its domain.
+    fn accessed(&mut self, number: usize, page: Va, is_cut: bool) {
+        let Program { blade, domain, .. } = self.plan.programs[number];
+        let owner = self.mapped.area(self.plan, page);
+        if !is_cut && owner.is_some_and(|area| area.domain != domain) {
+            self.fail(Failure::Foreign(blade, page));
+        }
+    }
+
+    /// A thread has loaded from the cache.
+    pub(crate) fn loaded(&mut self, number: usize, place: Place, found: u64) {
+        let is_heard = self.host_of(number).is_some_and(|host| !host.is_cut);
+        self.accessed(number, place.page, !is_heard);
+        self.record(What::Loaded(number, place, found));
+        if is_heard && let Err(wrong) = self.checker.load(place, found) {
+            let blade = self.plan.programs[number].blade;
+            self.fail(Failure::Wrong(blade, wrong));
+        }
+    }
+
+    /// A thread stores into the cache, where the page is to write.
+    pub(crate) fn stored(&mut self, number: usize, place: Place, value: u64) {
+        let blade = self.plan.programs[number].blade;
+        let machine = self.machines.get_mut(&blade);
+        let Some(host) = machine.and_then(|machine| machine.host.as_mut()) else {
+            return;
+        };
+        let is_cut = host.is_cut;
+        let Some(cached) = host.cache.get_mut(&place.page) else {
+            return;
+        };
+        cached.image[place.word] = value;
+        let image = cached.image;
+        self.accessed(number, place.page, is_cut);
+        self.record(What::Stored(number, place, value));
+        if !is_cut {
+            self.checker.stored(place.page, image);
+        }
+    }
+
+    fn host_of(&self, number: usize) -> Option<&Host> {
+        let blade = self.plan.programs[number].blade;
+        self.machines.get(&blade)?.host.as_ref()
+    }
+
+    /// A thread waits for a page.
+    pub(crate) fn wait_for(&mut self, number: usize, page: Va, access: Access) {
+        self.threads[number].state = State::Waits(page, access);
+        self.threads[number].since = self.queue.now();
+        self.threads[number].is_heard = false;
+        self.fault_of(number, page, access);
+    }
+
+    pub(crate) fn fault_of(&mut self, number: usize, page: Va, access: Access) {
+        let Some(life) = self.host_of(number).map(|host| host.life) else {
+            return;
+        };
+        self.record(What::Fault(number, page, access));
+        let domain = self.plan.programs[number].domain;
+        let load = self.load();
+        let is_late = load.late_faults == 1000 || self.random.u32(0..1000) < load.late_faults;
+        let most = if is_late { load.faults } else { 0 };
+        let delay = self.random.u64(UFFD..=most.max(UFFD));
+        let page = PageRequest { page, domain };
+        self.queue
+            .after(delay, Event::Fault(number, life, page, access));
+    }
+
+    /// The daemon hears of a thread's fault.
+    pub(crate) fn heard(&mut self, number: usize, page: Va) {
+        let thread = &mut self.threads[number];
+        if matches!(thread.state, State::Waits(at, _) if at == page) {
+            thread.is_heard = true;
+        }
+    }
+
+    /// Accesses to the page can't be carried out.
+    pub(crate) fn failed(
+        &mut self,
+        blade: BladeId,
+        page: PageRequest,
+        access: Access,
+        refusal: Refusal,
+    ) {
+        for number in 0..self.threads.len() {
+            let program = &self.plan.programs[number];
+            if program.blade != blade || program.domain != page.domain {
+                continue;
+            }
+            let State::Waits(at, wanted) = self.threads[number].state else {
+                continue;
+            };
+            if at != page.page || !self.threads[number].is_heard {
+                continue;
+            }
+            if wanted < access {
+                self.go_on_within(number, AWAKENING);
+                continue;
+            }
+            self.record(What::Failed(number, page.page, refusal));
+            let since = self.threads[number].since;
+            let is_denied = refusal == Refusal::Denied && {
+                let tables = self.switch.tables();
+                self.mapped.denies(self.plan, tables, page, wanted, since)
+            };
+            if !is_denied && !self.may_fail(blade, page.page, refusal) {
+                self.fail(Failure::Refusal(blade, page.page, refusal));
+            }
+            self.done_with_op(number);
+        }
+        self.failed_buffers(blade, page, refusal);
+    }
+
+    pub(crate) fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
+        let host = self.machines.get(&blade).and_then(|m| m.host.as_ref());
+        if host.is_none_or(|host| host.is_cut) {
+            return true;
+        }
+        if matches!(refusal, Refusal::Denied | Refusal::Invalid) {
+            return false;
+        }
+        let area = self.mapped.area(self.plan, page);
+        let fails = area.is_some_and(|area| area.fails);
+        let is_lost = self
+            .controller
+            .lost()
+            .iter()
+            .any(|lost| lost.region.contains(page));
+        (fails && is_lost) || self.queue.now() < self.calm_at + AFTERMATH
+    }
+
+    /// The controller has done what the thread asked for; if it synced, what it wrote is in memory.
+    pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
+        if self.threads[number].state == State::Orders {
+            self.done_with_op(number);
+            return;
+        }
+        if let State::Asks(counts) = &mut self.threads[number].state {
+            for (page, count) in std::mem::take(counts) {
+                if is_done {
+                    self.checker.acknowledged(page, count);
+                }
+            }
+            self.done_with_op(number);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What happened, in order: a hash of all of it, and the records themselves if somebody wants them.
+
+use std::hash::{Hash as _, Hasher as _};
+
+use mind_common::{
+    addr::{Region, Va},
+    directory::Word,
+    id::BladeId,
+    verdict::Verdict,
+    wire::Refusal,
+};
+use mind_machines::{
+    Node,
+    compute::Access,
+    controller::{Command, Input, Link},
+    packet::Packet,
+};
+use rustc_hash::FxHasher;
+
+use crate::plan::{Disturbance, Image, Place};
+
+/// What became of a blade's copy of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cache {
+    /// It is there, to write or only to read.
+    Installed(bool),
+    /// Programs may use what is there, to write or only to read.
+    Mapped(bool),
+    /// They may only read it.
+    Protected,
+    /// It is gone.
+    Dropped,
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    /// A host sent a packet, of which so many copies arrive.
+    Sent(Node, Packet<Image>, usize),
+    /// The switch handled a packet that came from a host.
+    Switched(Node, Packet<Image>, Verdict),
+    /// The switch sent a packet, of which so many copies arrive.
+    Forwarded(Node, Packet<Image>, usize),
+    /// A host got a packet.
+    Arrived(Node, Packet<Image>),
+    /// The word of a region's slot changed, from this to that.
+    Word(Region, Word, Word),
+    /// A blade's copy changed.
+    Cache(BladeId, Va, Cache),
+    /// A thread faulted.
+    Fault(usize, Va, Access),
+    /// A thread's access failed.
+    Failed(usize, Va, Refusal),
+    /// A thread loaded a value.
+    Loaded(usize, Place, u64),
+    /// A thread stored a value.
+    Stored(usize, Place, u64),
+    /// The controller said something.
+    Command(Link, Command),
+    /// The controller heard something.
+    Input(Input),
+    /// The switch does not listen to a host any more.
+    Cut(Node),
+    /// Something happened from outside.
+    Disturbed(Disturbance),
+}
+
+/// When what happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// In nanoseconds of virtual time.
+    pub at: u64,
+    /// What.
+    pub what: What,
+}
+
+/// The log of a run.
+#[derive(Default)]
+pub(crate) struct Log {
+    hasher: FxHasher,
+    is_kept: bool,
+    records: Vec<Record>,
+}
+
+impl Log {
+    /// A log of which the records are kept, or only the hash.
+    pub(crate) fn new(is_kept: bool) -> Self {
+        Self {
+            is_kept,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn push(&mut self, at: u64, what: What) {
+        let record = Record { at, what };
+        record.hash(&mut self.hasher);
+        if self.is_kept {
+            self.records.push(record);
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hasher.finish()
+    }
+
+    pub(crate) fn into_records(self) -> Vec<Record> {
+        self.records
+    }
+}

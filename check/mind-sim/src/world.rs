@@ -1,0 +1,414 @@
+//! The whole system, and time going on: what happens next is taken from one queue and handed to
+//! the node that it happens to.
+
+use std::collections::BTreeMap;
+
+use mind_common::{
+    addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
+    directory::Word,
+    id::{BladeId, Connection, DomainId},
+    table::Translation,
+    wire::message::PageRequest,
+};
+use mind_machines::{
+    Node,
+    compute::Access,
+    controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    memory::Memory,
+    packet::{Body, Packet},
+    switch::{Port, Switch},
+};
+
+use crate::{
+    Failure, Outcome,
+    checker::Checker,
+    coverage::{Coverage, Happening, Kind, Pair},
+    echo::Kept,
+    host::Machine,
+    mapped::{Mapped, request},
+    network::{Network, Way},
+    plan::{Disturbance, Image, Load, Mapping, Plan, blade, dice},
+    player::{Meetings, Player},
+    queue::Queue,
+    thread::Thread,
+    trace::{Log, What},
+};
+
+/// After the faults stop, programs have finished within this, in nanoseconds. The longest that any of
+/// 96,000 seeds takes is 4.12 s: requests that began before are given up after 5 s.
+const RECOVERY: u64 = 6_000_000_000;
+/// After the faults stop, everything is over within this, scripts and timers too, in nanoseconds.
+const PATIENCE: u64 = 30_000_000_000;
+/// What the controller takes for a step at least, in nanoseconds.
+const STEP: u64 = 200;
+
+pub(crate) enum Event {
+    /// A packet arrives at the switch, from a host.
+    Up(Node, Packet<Image>),
+    /// A packet arrives at a host.
+    Down(Node, Packet<Image>),
+    /// A thread goes on, unless it has gone on since.
+    Run(usize, u64),
+    /// A store of a thread leaves its store buffer.
+    Drain(usize),
+    /// The daemon of that life hears of a thread's fault.
+    Fault(usize, Connection, PageRequest, Access),
+    /// A blade's timer is due.
+    Poll(BladeId),
+    /// The controller goes on.
+    Step,
+    /// A command of the controller's arrives.
+    Command(Link, Command),
+    /// The controller hears something.
+    Hear(Input),
+    /// A blade begins a life.
+    Begin(BladeId),
+    /// The port has its program in TC again.
+    Repaired(Node),
+    /// A daemon hears that a thread of its host's is gone.
+    Left(DomainId, u32, Connection),
+    /// A thread that is started again asks the daemon to be let in.
+    Enters(u32, Connection),
+    /// A life finds out that the controller does not hear it any more.
+    Abandoned(Connection),
+    /// One of the plan's disturbances.
+    Disturb(usize),
+    /// A disturbance that follows something.
+    Follow(Disturbance),
+}
+
+/// The system.
+pub(crate) struct World<'a> {
+    pub(crate) plan: &'a Plan,
+    /// When the last of what goes wrong is over.
+    pub(crate) calm_at: u64,
+    pub(crate) queue: Queue<Event>,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) network: Network,
+    pub(crate) switch: Switch,
+    pub(crate) memories: BTreeMap<u8, Memory<Image>>,
+    pub(crate) controller: Controller,
+    pub(crate) machines: BTreeMap<BladeId, Machine>,
+    pub(crate) threads: Vec<Thread>,
+    /// Of the threads with scripts, which come first.
+    pub(crate) players: Vec<Player<'a>>,
+    pub(crate) meetings: Meetings,
+    /// It goes on when something is wrong, as long as it can: somebody else looks.
+    pub(crate) persists: bool,
+    pub(crate) checker: Checker,
+    pub(crate) mapped: Mapped,
+    pub(crate) log: Log,
+    /// When what was said on a connection last arrives, to and from the controller.
+    pub(crate) said: BTreeMap<(Link, bool), u64>,
+    /// When the controller goes on, where that is arranged.
+    step_at: Option<u64>,
+    /// When the last thread finished so far.
+    pub(crate) finished_at: u64,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) coverage: Coverage,
+    pub(crate) kept: Kept,
+    /// The words before a step of the controller's.
+    words: Vec<Word>,
+}
+
+fn threads(plan: &Plan) -> Vec<Thread> {
+    let mut seeds = dice(plan.seed, 3);
+    let programs = plan.programs.iter();
+    let threads = programs.map(|program| Thread::new(program, seeds.u64(..)));
+    threads.collect()
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(plan: &'a Plan, is_traced: bool) -> Self {
+        let slots = plan.areas.len() * 3 + 8;
+        let mut switch = Switch::new(slots);
+        let tables = switch.tables_mut();
+        for memory in 0..plan.memories {
+            let base = Va(WINDOW_BASE + (u64::from(memory) << SLICE_SHIFT));
+            let slice = Prefix {
+                base,
+                shift: SLICE_SHIFT,
+            };
+            tables.ports.insert(Node::Memory(memory), Port::Memory);
+            tables.memory.insert(memory);
+            let translation = Translation::new(memory, base, 0);
+            tables.translation.insert(slice, translation);
+        }
+        let memory_pages = (plan.areas.len() as u64 + 1) << 9;
+        let machines = (0..plan.blades).map(|number| (blade(number), Machine::default()));
+        let mut world = Self {
+            plan,
+            calm_at: plan.calm_at(),
+            queue: Queue::new(),
+            random: dice(plan.seed, 2),
+            network: Network::new(plan.seed, plan.weather),
+            switch,
+            memories: (0..plan.memories)
+                .map(|memory| (memory, Memory::new(memory_pages)))
+                .collect(),
+            controller: Controller::new(Patience::default(), slots, 0..plan.memories),
+            machines: machines.collect(),
+            threads: threads(plan),
+            players: Vec::new(),
+            meetings: Meetings::new(),
+            persists: false,
+            checker: Checker::default(),
+            mapped: Mapped::default(),
+            log: Log::new(is_traced),
+            said: BTreeMap::new(),
+            step_at: None,
+            finished_at: 0,
+            failure: None,
+            coverage: Coverage::default(),
+            kept: Kept::new(),
+            words: Vec::new(),
+        };
+        world.begin();
+        world
+    }
+
+    /// Memory is mapped, blades register, and what is to go wrong is arranged.
+    fn begin(&mut self) {
+        for area in self.plan.areas.iter().filter(|area| area.is_mapped) {
+            let map = request(area, Mapping::Map);
+            self.controller.handle(Input::Ask(Ask::of_nobody(map)));
+        }
+        self.step_after(0);
+        for number in 0..self.plan.blades {
+            let delay = self.random.u64(0..200_000);
+            self.queue.after(delay, Event::Begin(blade(number)));
+        }
+        for (number, (at, _)) in self.plan.disturbances.iter().enumerate() {
+            self.queue.at(*at, Event::Disturb(number));
+        }
+    }
+
+    /// Runs until nothing is left to happen.
+    pub(crate) fn run(mut self) -> Outcome {
+        let limit = self.calm_at + PATIENCE;
+        // Nobody knows how long a script is.
+        let mut recovers = self.players.is_empty();
+        let mut events = 0;
+        while self.failure.is_none() {
+            let Some(event) = self.queue.pop() else {
+                self.check_quiet();
+                break;
+            };
+            events += 1;
+            let now = self.queue.now();
+            let is_due = recovers && now > self.calm_at + RECOVERY;
+            recovers &= !is_due;
+            if now > limit || is_due && !self.unfinished().is_empty() {
+                self.fail(Failure::Endless(self.unfinished()));
+                break;
+            }
+            self.happens(event);
+        }
+        Outcome {
+            hash: self.log.hash(),
+            events,
+            virtual_nanos: self.finished_at,
+            recovery_nanos: self.finished_at.saturating_sub(self.calm_at),
+            failure: self.failure,
+            coverage: self.coverage,
+            records: self.log.into_records(),
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        let Some(event) = self.unless_hung(event) else {
+            return;
+        };
+        match event {
+            Event::Up(node, packet) => self.at_switch(node, packet),
+            Event::Down(Node::Compute(blade), packet) => self.at_blade(blade, packet),
+            Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
+            Event::Run(thread, turn) => self.run_thread(thread, turn),
+            Event::Drain(thread) => self.drain(thread),
+            Event::Fault(thread, life, page, access) => self.fault(thread, life, page, access),
+            Event::Poll(blade) => self.poll(blade),
+            Event::Step => self.step(),
+            Event::Command(link, command) => self.obey(link, command),
+            Event::Hear(input) => {
+                self.record(What::Input(input));
+                self.controller.handle(input);
+                self.step_after(0);
+            }
+            Event::Begin(blade) => self.hear(Ask::of_nobody(Request::Register(blade))),
+            Event::Repaired(node) => {
+                self.switch.tables_mut().without_tc.remove(&node);
+            }
+            Event::Left(domain, entry, life) => self.left(domain, entry, life),
+            Event::Enters(ticket, life) => self.enter(ticket, life),
+            Event::Abandoned(life) => self.abandoned(life),
+            Event::Follow(disturbance) => self.disturb(disturbance),
+            Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
+        }
+    }
+
+    /// Notes what went wrong first.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        if self.persists && !failure.is_end() {
+            return;
+        }
+        self.failure.get_or_insert(failure);
+    }
+
+    pub(crate) fn record(&mut self, what: What) {
+        self.log.push(self.queue.now(), what);
+    }
+
+    /// How late daemons and controller are now.
+    pub(crate) fn load(&self) -> Load {
+        if self.queue.now() < self.calm_at {
+            self.plan.load
+        } else {
+            Load::default()
+        }
+    }
+
+    /// How late a daemon looks at its timers this time, in nanoseconds.
+    pub(crate) fn tardiness(&mut self) -> u64 {
+        let most = self.load().timers;
+        self.random.u64(0..=most)
+    }
+
+    // Packets.
+
+    /// A host sends a packet to the switch.
+    pub(crate) fn send(&mut self, node: Node, packet: Packet<Image>) {
+        let delays = self.network.delays(self.queue.now(), node, Way::Up);
+        self.record(What::Sent(node, packet, delays.len()));
+        self.keep(node, Way::Up, &packet);
+        for delay in delays {
+            self.queue.after(delay, Event::Up(node, packet));
+        }
+    }
+
+    fn at_switch(&mut self, from: Node, packet: Packet<Image>) {
+        let before = self.word_of(&packet);
+        let word = before.map(|(_, word)| word);
+        let handled = self.switch.handle(from, packet);
+        self.spoil_switch(from);
+        let happening = Happening::of_packet(&packet, handled.verdict);
+        if let Some((word, happening)) = word.zip(happening) {
+            let pair = Pair::Word(Kind::of(word), happening);
+            self.happened(pair, None);
+        }
+        self.record(What::Switched(from, packet, handled.verdict));
+        if let Some((slot, before)) = before {
+            self.changed(slot, before);
+        }
+        for (node, packet) in handled.sent {
+            self.keep(node, Way::Down, &packet);
+            let delays = self.network.delays(self.queue.now(), node, Way::Down);
+            self.record(What::Forwarded(node, packet, delays.len()));
+            for delay in delays {
+                self.queue.after(delay, Event::Down(node, packet));
+            }
+        }
+    }
+
+    /// Notes what has become of a word.
+    fn changed(&mut self, slot: usize, before: Word) {
+        let slot = &self.switch.slots()[slot];
+        if let Some(region) = slot.region.filter(|_| slot.word != before) {
+            let word = What::Word(region, before, slot.word);
+            self.record(word);
+        }
+    }
+
+    /// The slot of the page that the packet of a compute blade is about, and its word.
+    fn word_of(&self, packet: &Packet<Image>) -> Option<(usize, Word)> {
+        let page = match packet.body {
+            Body::Request { page, .. } | Body::Write { page, .. } => page.page,
+            Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. } => {
+                invalidation.page
+            }
+            _ => return None,
+        };
+        let slot = self.switch.tables().slot(page)?;
+        let word = self.switch.slots().get(slot)?.word;
+        Some((slot, word))
+    }
+
+    fn at_memory(&mut self, number: u8, mut packet: Packet<Image>) {
+        let node = Node::Memory(number);
+        self.record(What::Arrived(node, packet));
+        self.spoil_memory(number, &mut packet);
+        let Some(memory) = self.memories.get_mut(&number) else {
+            return;
+        };
+        let (_, answer) = memory.handle(packet);
+        if let Some(answer) = answer {
+            self.send(node, answer);
+        }
+    }
+
+    /// What memory has of a page.
+    pub(crate) fn in_memory(&self, page: Va) -> Image {
+        let place = self.switch.tables().place(page);
+        let memory = place.and_then(|place| {
+            let memory = self.memories.get(&place.memory)?;
+            Some(memory.page(place.offset.0 >> PAGE_SHIFT).data)
+        });
+        memory.unwrap_or_default()
+    }
+
+    // The controller.
+
+    pub(crate) fn step_after(&mut self, delay: u64) {
+        let most = self.load().controller.max(STEP);
+        let at = self.queue.now() + delay + self.random.u64(STEP..=most);
+        self.step_at(at);
+    }
+
+    fn step_at(&mut self, at: u64) {
+        if self.step_at.is_none_or(|already| at < already) {
+            self.step_at = Some(at);
+            self.queue.at(at, Event::Step);
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.queue.now();
+        // It may have been arranged anew since.
+        if self.step_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.step_at = None;
+        let mut out = Vec::new();
+        self.words.clear();
+        let words = self.switch.slots().iter().map(|slot| slot.word);
+        self.words.extend(words);
+        let progress = self.controller.step(now, &mut self.switch, &mut out);
+        self.count_changes();
+        self.mapped
+            .notice(self.plan, self.switch.tables(), self.queue.now());
+        self.notice_cuts();
+        for (link, command) in out {
+            self.tell(link, command);
+        }
+        match progress {
+            Progress::Acted => self.step_after(0),
+            Progress::Waits { until } => self.step_at(until.max(now + 1)),
+            // It goes on when it hears something.
+            Progress::Awaits | Progress::Idle => {}
+        }
+    }
+
+    fn count_changes(&mut self) {
+        let both = self.words.iter().zip(self.switch.slots());
+        let pairs = both.filter_map(|(before, slot)| {
+            let happening = Happening::of_change(*before, slot.word)?;
+            Some(Pair::Word(Kind::of(*before), happening))
+        });
+        let pairs: Vec<_> = pairs.collect();
+        for pair in pairs {
+            self.happened(pair, None);
+        }
+        for slot in 0..self.words.len() {
+            self.changed(slot, self.words[slot]);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The calling side of a connection: requests with a time limit, and the controller's commands.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
+use tokio_util::either::Either;
+
+use crate::{
+    VERSION,
+    endpoint::Endpoint,
+    errno::Failure,
+    frame,
+    message::{Command, Frame, Hello, Reply, Report, Request},
+};
+
+/// Commands that may wait for the agent before the connection stops being read.
+const WAITING_COMMANDS: usize = 64;
+
+type Connection = Framed<Either<TcpStream, UnixStream>, LengthDelimitedCodec>;
+
+/// Why a call brought no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The controller refused.
+    #[error(transparent)]
+    Refused(#[from] Failure),
+    /// The connection does not come about.
+    #[error("cannot connect to the controller at {endpoint}")]
+    Connect {
+        /// Where it should be.
+        endpoint: Endpoint,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The controller is gone, or it is no controller.
+    #[error("the connection to the controller is lost: {0}")]
+    Lost(String),
+    /// The controller said nothing in time.
+    #[error("the controller did not answer within {} ms", .0.as_millis())]
+    Late(Duration),
+}
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+struct Waiting {
+    /// What was asked, to be asked again on another connection.
+    body: Request,
+    answer: oneshot::Sender<Result<Reply, Failure>>,
+}
+
+/// What clones share.
+#[derive(Debug)]
+struct Shared {
+    /// Which connection it is, counted from 0.
+    connection: u64,
+    /// To the connection that there is; it is closed if there is none.
+    outgoing: mpsc::UnboundedSender<Frame>,
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+    /// Whether calls wait for another connection when this one is lost.
+    lasts: bool,
+}
+
+impl Shared {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Sends a request on the connection that there is; whether there is one. What is lower than `answered` has its
+    /// answer, or has given up.
+    fn send(&self, id: u64, body: Request) -> bool {
+        let answered = self.waiting.keys().next().copied().unwrap_or(id);
+        let frame = Frame::Request { id, answered, body };
+        self.outgoing.send(frame).is_ok()
+    }
+}
+
+/// A connection to the controller. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Mutex<Shared>>,
+    limit: Duration,
+}
+
+/// What a command is known by: its number, on the connection that it came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    connection: u64,
+    id: u64,
+}
+
+/// A command of the controller; it waits for [`Client::carried`] with this ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// What it is known by.
+    pub ticket: Ticket,
+    /// What is asked.
+    pub command: Command,
+}
+
+impl Client {
+    /// Connects and says hello as `name`. Each call may take `limit`, and so may this. The receiver brings the
+    /// controller's commands and ends with the connection.
+    ///
+    /// # Errors
+    ///
+    /// When there is no controller, or it refuses.
+    pub async fn connect(
+        endpoint: impl Into<Endpoint>,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(Self, mpsc::Receiver<Order>), ClientError> {
+        let connection = connect(endpoint.into(), name, limit).await?;
+        let (sink, stream) = connection.split();
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
+        let shared = Shared {
+            connection: 0,
+            outgoing,
+            waiting: BTreeMap::new(),
+            next: 0,
+            lasts: false,
+        };
+        let shared = Arc::new(Mutex::new(shared));
+        tokio::spawn(send(sink, queue));
+        tokio::spawn(receive(stream, Arc::clone(&shared), 0, orders));
+        Ok((Self { shared, limit }, incoming))
+    }
+
+    /// From now on a call outlives its connection: it waits for [`resume`](Self::resume), for as long as it may take.
+    pub fn outlive_connection(&self) {
+        lock(&self.shared).lasts = true;
+    }
+
+    /// Connects again, when the receiver of commands has ended. `body` says on the new connection who is back; when the
+    /// controller has answered that, calls that wait are made again there, under their old numbers.
+    ///
+    /// # Errors
+    ///
+    /// As of [`connect`](Self::connect); and the controller's refusal.
+    pub async fn resume(
+        &self,
+        endpoint: impl Into<Endpoint>,
+        name: &str,
+        body: Request,
+    ) -> Result<(Reply, mpsc::Receiver<Order>), ClientError> {
+        let mut connection = connect(endpoint.into(), name, self.limit).await?;
+        let id = lock(&self.shared).number();
+        let answered = 0;
+        let frame = Frame::Request { id, answered, body };
+        let reply = timeout(self.limit, ask_first(&mut connection, frame))
+            .await
+            .map_err(|_| ClientError::Late(self.limit))??;
+        let (sink, stream) = connection.split();
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
+        let connection = {
+            let mut shared = lock(&self.shared);
+            shared.connection += 1;
+            shared.outgoing = outgoing;
+            for (id, waiting) in &shared.waiting {
+                shared.send(*id, waiting.body.clone());
+            }
+            shared.connection
+        };
+        tokio::spawn(send(sink, queue));
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(receive(stream, shared, connection, orders));
+        Ok((reply, incoming))
+    }
+
+    /// Asks the controller.
+    ///
+    /// # Errors
+    ///
+    /// The controller's refusal; or that no answer came, when it is not known whether the request was carried out.
+    pub async fn call(&self, body: Request) -> Result<Reply, ClientError> {
+        self.call_within(body, self.limit).await
+    }
+
+    /// The same, with a limit of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_within(&self, body: Request, limit: Duration) -> Result<Reply, ClientError> {
+        let (answer, answered) = oneshot::channel();
+        // One step: a connection that comes now finds the call either waiting or not there.
+        let waits = {
+            let mut shared = lock(&self.shared);
+            let id = shared.number();
+            let waiting = Waiting {
+                body: body.clone(),
+                answer,
+            };
+            shared.waiting.insert(id, waiting);
+            let waits = Waits { client: self, id };
+            if !shared.send(id, body) && !shared.lasts {
+                drop(shared);
+                return Err(lost("it was closed"));
+            }
+            waits
+        };
+        let result = timeout(limit, answered).await;
+        drop(waits);
+        Ok(result
+            .map_err(|_| ClientError::Late(limit))?
+            .map_err(lost)??)
+    }
+
+    /// Answers a command.
+    ///
+    /// # Errors
+    ///
+    /// When the connection that it came by is lost: numbers mean something else on another.
+    pub fn carried(
+        &self,
+        ticket: Ticket,
+        body: Result<Report, Failure>,
+    ) -> Result<(), ClientError> {
+        let Ticket { connection, id } = ticket;
+        let shared = lock(&self.shared);
+        if shared.connection != connection {
+            return Err(lost("whoever asked is gone"));
+        }
+        let frame = Frame::Carried { id, body };
+        shared.outgoing.send(frame).map_err(lost)
+    }
+}
+
+/// A call; however it ends, nothing waits any more.
+struct Waits<'a> {
+    client: &'a Client,
+    id: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        lock(&self.client.shared).waiting.remove(&self.id);
+    }
+}
+
+async fn connect(
+    endpoint: Endpoint,
+    name: &str,
+    limit: Duration,
+) -> Result<Connection, ClientError> {
+    let connected = timeout(limit, open(&endpoint)).await;
+    let stream = connected
+        .map_err(|_| ClientError::Late(limit))?
+        .map_err(|source| ClientError::Connect { endpoint, source })?;
+    let mut connection = frame::framed(stream);
+    timeout(limit, greet(&mut connection, name))
+        .await
+        .map_err(|_| ClientError::Late(limit))??;
+    Ok(connection)
+}
+
+/// Sends a frame on a connection that nobody else uses yet; the next one that comes.
+async fn exchange(connection: &mut Connection, frame: &Frame) -> Result<Frame, ClientError> {
+    let bytes = frame::encode(frame).map_err(lost)?;
+    connection.send(bytes).await.map_err(lost)?;
+    let answer = connection
+        .next()
+        .await
+        .ok_or_else(|| lost("it was closed"))?;
+    frame::decode(&answer.map_err(lost)?).map_err(lost)
+}
+
+/// Asks something on a connection on which nothing else has been asked.
+async fn ask_first(connection: &mut Connection, request: Frame) -> Result<Reply, ClientError> {
+    match exchange(connection, &request).await? {
+        Frame::Reply { body, .. } => Ok(body?),
+        other => Err(lost(format_args!("unexpected first answer: {other:?}"))),
+    }
+}
+
+async fn open(endpoint: &Endpoint) -> io::Result<Either<TcpStream, UnixStream>> {
+    match endpoint {
+        Endpoint::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            frame::prepare(&stream)?;
+            Ok(Either::Left(stream))
+        }
+        Endpoint::Unix(path) => UnixStream::connect(path).await.map(Either::Right),
+    }
+}
+
+fn lost(error: impl std::fmt::Display) -> ClientError {
+    ClientError::Lost(error.to_string())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A map of waiting calls is whole whatever its holder was doing.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientError> {
+    let hello = Frame::Hello(Hello {
+        version: VERSION,
+        name: name.to_owned(),
+    });
+    match exchange(connection, &hello).await? {
+        Frame::Welcome(welcome) if welcome.version == VERSION => Ok(()),
+        Frame::Welcome(welcome) => Err(lost(format_args!(
+            "it speaks version {}, this program {VERSION}",
+            welcome.version
+        ))),
+        Frame::Refused(failure) => Err(failure.into()),
+        other => Err(lost(format_args!("unexpected answer to hello: {other:?}"))),
+    }
+}
+
+async fn send(
+    mut sink: SplitSink<Connection, bytes::Bytes>,
+    mut queue: mpsc::UnboundedReceiver<Frame>,
+) {
+    while let Some(frame) = queue.recv().await {
+        let Ok(bytes) = frame::encode(&frame) else {
+            // Only a request can be so long, and it gets no answer.
+            continue;
+        };
+        if sink.send(bytes).await.is_err() {
+            return;
+        }
+    }
+    sink.close().await.ok();
+}
+
+async fn receive(
+    mut stream: SplitStream<Connection>,
+    shared: Arc<Mutex<Shared>>,
+    connection: u64,
+    orders: mpsc::Sender<Order>,
+) {
+    while let Some(Ok(bytes)) = stream.next().await {
+        match frame::decode(&bytes) {
+            Ok(Frame::Reply { id, body }) => {
+                let waiting = lock(&shared).waiting.remove(&id);
+                if let Some(waiting) = waiting {
+                    // It may have given up.
+                    waiting.answer.send(body).ok();
+                }
+            }
+            Ok(Frame::Command { id, body }) => {
+                let order = Order {
+                    ticket: Ticket { connection, id },
+                    command: body,
+                };
+                // A program takes no commands, and the controller sends it none.
+                orders.send(order).await.ok();
+            }
+            // Whatever else comes is not meant for this side.
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    let mut shared = lock(&shared);
+    if shared.connection != connection {
+        return;
+    }
+    // What is sent from now on goes nowhere.
+    shared.outgoing = mpsc::unbounded_channel().0;
+    if !shared.lasts {
+        // Whoever waits learns that nothing will come.
+        shared.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

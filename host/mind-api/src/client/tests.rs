@@ -1,0 +1,229 @@
+//! Calls, commands and connections that are lost, against a listener that plays the controller.
+
+use super::*;
+use crate::{errno::Errno, message::Welcome};
+use tokio::net::TcpListener;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+async fn take(connection: &mut Connection) -> Frame {
+    frame::decode(&connection.next().await.unwrap().unwrap()).unwrap()
+}
+
+async fn give(connection: &mut Connection, frame: Frame) {
+    connection
+        .send(frame::encode(&frame).unwrap())
+        .await
+        .unwrap();
+}
+
+fn at(listener: &TcpListener) -> Endpoint {
+    listener.local_addr().unwrap().to_string().parse().unwrap()
+}
+
+async fn accepted(listener: &TcpListener) -> Connection {
+    frame::framed(Either::Left(listener.accept().await.unwrap().0))
+}
+
+/// A listener, and a client of it that was welcomed.
+async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<Order>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = at(&listener);
+    let client = tokio::spawn(Client::connect(endpoint, "test", limit));
+    let mut connection = accepted(&listener).await;
+    assert!(matches!(take(&mut connection).await, Frame::Hello(hello) if hello.name == "test"));
+    give(
+        &mut connection,
+        Frame::Welcome(Welcome { version: VERSION }),
+    )
+    .await;
+    let (client, orders) = client.await.unwrap().unwrap();
+    (connection, client, orders)
+}
+
+#[tokio::test]
+async fn answers_find_their_calls_in_any_order() {
+    let (mut connection, client, _orders) = pair(LIMIT).await;
+    let other = client.clone();
+    let first = tokio::spawn(async move { other.call(Request::Status).await });
+    let Frame::Request { id: first_id, .. } = take(&mut connection).await else {
+        panic!("expected a request");
+    };
+    let second = tokio::spawn(async move {
+        let unlink = Request::UnlinkArea {
+            domain: 1,
+            name: "x".into(),
+        };
+        client.call(unlink).await
+    });
+    let Frame::Request { id: second_id, .. } = take(&mut connection).await else {
+        panic!("expected a request");
+    };
+    let refusal = Failure::new(Errno::ENOENT, "no area `x`");
+    let body = Err(refusal.clone());
+    give(
+        &mut connection,
+        Frame::Reply {
+            id: second_id,
+            body,
+        },
+    )
+    .await;
+    let body = Ok(Reply::Done);
+    give(&mut connection, Frame::Reply { id: first_id, body }).await;
+    assert_eq!(first.await.unwrap().unwrap(), Reply::Done);
+    let error = second.await.unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::Refused(failure) if failure == refusal));
+}
+
+#[tokio::test]
+async fn a_controller_that_goes_ends_every_call() {
+    let (mut connection, client, mut orders) = pair(LIMIT).await;
+    let call = tokio::spawn(async move { client.call(Request::Status).await });
+    take(&mut connection).await;
+    drop(connection);
+    let error = call.await.unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::Lost(_)), "{error}");
+    assert_eq!(orders.recv().await, None);
+}
+
+#[tokio::test]
+async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = at(&listener);
+    let client = tokio::spawn(Client::connect(endpoint.clone(), "test", LIMIT));
+    let mut connection = accepted(&listener).await;
+    take(&mut connection).await;
+    let welcome = Frame::Welcome(Welcome { version: VERSION });
+    give(&mut connection, welcome.clone()).await;
+    let (client, mut orders) = client.await.unwrap().unwrap();
+    client.outlive_connection();
+    let unlink = |name: &str| Request::UnlinkArea {
+        domain: 1,
+        name: name.into(),
+    };
+    let asked = |body| {
+        let client = client.clone();
+        tokio::spawn(async move { client.call(body).await })
+    };
+    let first = asked(unlink("a"));
+    let Frame::Request { id, .. } = take(&mut connection).await else {
+        panic!("expected a request");
+    };
+    let command = Frame::Command {
+        id: 1,
+        body: Command::ZeroPages { first: 3, count: 4 },
+    };
+    give(&mut connection, command).await;
+    let order = orders.recv().await.unwrap();
+    drop(connection);
+    assert_eq!(orders.recv().await, None);
+    let second = asked(unlink("b"));
+
+    let again = client.clone();
+    let resumed =
+        tokio::spawn(async move { again.resume(endpoint, "test", Request::Status).await });
+    let mut connection = accepted(&listener).await;
+    assert!(matches!(take(&mut connection).await, Frame::Hello(_)));
+    give(&mut connection, welcome).await;
+    let Frame::Request {
+        id: greeting,
+        body: Request::Status,
+        ..
+    } = take(&mut connection).await
+    else {
+        panic!("expected what says who is back");
+    };
+    let answer = |id| Frame::Reply {
+        id,
+        body: Ok(Reply::Done),
+    };
+    give(&mut connection, answer(greeting)).await;
+    let (reply, _orders) = resumed.await.unwrap().unwrap();
+    assert_eq!(reply, Reply::Done);
+    // Nobody there has asked for this.
+    let late = client.carried(order.ticket, Ok(Report::Done));
+    assert!(matches!(late, Err(ClientError::Lost(_))));
+    let Frame::Request {
+        id: same,
+        answered,
+        body,
+    } = take(&mut connection).await
+    else {
+        panic!("expected the request again");
+    };
+    assert_eq!((same, answered, body), (id, id, unlink("a")));
+    let Frame::Request { id: other, .. } = take(&mut connection).await else {
+        panic!("expected the second request");
+    };
+    give(&mut connection, answer(other)).await;
+    give(&mut connection, answer(id)).await;
+    assert_eq!(first.await.unwrap().unwrap(), Reply::Done);
+    assert_eq!(second.await.unwrap().unwrap(), Reply::Done);
+}
+
+#[tokio::test]
+async fn a_controller_that_says_nothing_is_late() {
+    let (_connection, client, _orders) = pair(Duration::from_millis(50)).await;
+    let error = client.call(Request::Status).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the controller did not answer within 50 ms"
+    );
+    assert!(
+        lock(&client.shared).waiting.is_empty(),
+        "a late call is forgotten"
+    );
+}
+
+#[tokio::test]
+async fn commands_arrive_and_are_answered() {
+    let (mut connection, client, mut orders) = pair(LIMIT).await;
+    let body = Command::ZeroPages { first: 3, count: 4 };
+    let frame = Frame::Command {
+        id: 9,
+        body: body.clone(),
+    };
+    give(&mut connection, frame).await;
+    let order = orders.recv().await.unwrap();
+    assert_eq!(
+        order,
+        Order {
+            ticket: Ticket {
+                connection: 0,
+                id: 9
+            },
+            command: body
+        }
+    );
+    client.carried(order.ticket, Ok(Report::Done)).unwrap();
+    let answer = take(&mut connection).await;
+    assert_eq!(
+        answer,
+        Frame::Carried {
+            id: 9,
+            body: Ok(Report::Done)
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_socket_that_is_not_there_is_named() {
+    let endpoint = Endpoint::Unix("/nowhere/mind-ctl.sock".into());
+    let error = Client::connect(endpoint, "test", LIMIT).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot connect to the controller at /nowhere/mind-ctl.sock"
+    );
+}
+
+#[tokio::test]
+async fn another_version_is_refused_by_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = tokio::spawn(Client::connect(at(&listener), "test", LIMIT));
+    let mut connection = accepted(&listener).await;
+    take(&mut connection).await;
+    give(&mut connection, Frame::Welcome(Welcome { version: 99 })).await;
+    let error = client.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("speaks version 99"), "{error}");
+}

@@ -1,0 +1,306 @@
+//! A compute blade as a whole. What happens to one page is [`super::page`]'s to say; here is what
+//! becomes of it:
+//!
+//! * `interface`: what passes between a blade and its agent,
+//! * `requests`: requests and write-backs under way,
+//! * `surrenders`: regions being given up,
+//! * `rivals`: threads of two domains at one address,
+//! * `room`: who waits for room, and which page goes,
+//! * `pages`: what a step of one page has for consequences,
+//! * `model`: what a model checker needs of it (feature `model`).
+
+mod interface;
+#[cfg(feature = "model")]
+pub mod model;
+mod pages;
+mod requests;
+mod rivals;
+mod room;
+mod surrenders;
+
+use core::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+pub use self::interface::{Action, Config, Counters, Outgoing};
+use self::{
+    requests::{Errand, Transaction},
+    surrenders::{Scope, Source, Surrender},
+};
+use super::{
+    eviction::TwoQueue,
+    hold::Holds,
+    incoming::Incoming,
+    page::{Access, Event, Page, Phase},
+    retransmission::RoundTrip,
+};
+use mind_common::{
+    addr::Va,
+    directory::Target,
+    id::DomainId,
+    serial::{Seq, Version},
+    wire::{
+        Message, Refusal, Syndrome,
+        message::{Envelope, PageRequest},
+    },
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Entry {
+    page: Page,
+    domain: DomainId,
+    /// The request under way.
+    seq: Option<Seq>,
+    /// From when on it may be given away.
+    ripe_at: u64,
+    /// When the thread that waits longest faulted.
+    faulted_at: Option<u64>,
+    /// Waits in [`Blade::starved`].
+    starved: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    Transaction(u32),
+    Ripe(Va),
+    Room,
+}
+
+/// A compute blade. See the [module](super) for how it is driven.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Blade {
+    config: Config,
+    pages: BTreeMap<Va, Entry>,
+    transactions: BTreeMap<u32, Transaction>,
+    next_seq: Seq,
+    surrenders: Vec<Surrender>,
+    timers: BTreeSet<(u64, Timer)>,
+    /// When [`Timer::Room`] is due.
+    room_at: Option<u64>,
+    /// Absent pages that threads wait for and that may make their request once there is room.
+    starved: VecDeque<Va>,
+    /// Threads of a domain that wait until another's request for the page is answered.
+    rivals: Vec<(PageRequest, Access)>,
+    /// Pages that take room.
+    used: usize,
+    /// Pages of these that will soon not.
+    evicting: usize,
+    order: TwoQueue,
+    holds: Holds,
+    trip: RoundTrip,
+    counters: Counters,
+}
+
+impl Blade {
+    /// A blade with an empty cache.
+    pub fn new(config: Config) -> Self {
+        Self {
+            pages: BTreeMap::new(),
+            transactions: BTreeMap::new(),
+            next_seq: config.first_seq,
+            surrenders: Vec::new(),
+            timers: BTreeSet::new(),
+            room_at: None,
+            starved: VecDeque::new(),
+            rivals: Vec::new(),
+            used: 0,
+            evicting: 0,
+            order: TwoQueue::new(config.capacity),
+            holds: Holds::new(config.hold),
+            trip: RoundTrip::new(config.timeout, u64::from(config.connection.to_qp())),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// What it counted.
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Pages that take room now, and how many may.
+    pub const fn room(&self) -> (usize, usize) {
+        (self.used, self.config.capacity)
+    }
+
+    /// The smoothed round trip of its requests, in nanoseconds.
+    pub const fn round_trip(&self) -> Option<u64> {
+        self.trip.smoothed()
+    }
+
+    /// Whether nothing is under way: no request, no invalidation, nobody waiting.
+    pub fn is_quiet(&self) -> bool {
+        self.transactions.is_empty()
+            && self.surrenders.is_empty()
+            && self.starved.is_empty()
+            && self.rivals.is_empty()
+    }
+
+    /// Where a page is in its life, and its version.
+    pub fn page(&self, page: Va) -> (Phase, Version) {
+        self.pages
+            .get(&page)
+            .map_or((Phase::Absent, Version::default()), |entry| {
+                (entry.page.phase, entry.page.version)
+            })
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// A thread of a program in that domain faulted.
+    pub fn fault(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
+        self.counters.faults += 1;
+        self.take_up(now, page, access, out);
+        self.settle(now, out);
+    }
+
+    fn take_up(&mut self, now: u64, page: PageRequest, access: Access, out: &mut Vec<Action>) {
+        let va = page.page;
+        let is_decided = self.is_decided(va);
+        let answering = self.is_answering(va, page.domain);
+        let entry = self.pages.entry(va).or_insert(Entry {
+            page: Page {
+                answering,
+                ..Page::default()
+            },
+            domain: page.domain,
+            seq: None,
+            ripe_at: 0,
+            faulted_at: None,
+            starved: false,
+        });
+        if entry.domain != page.domain {
+            // An address belongs to one domain at a time. Where the other has no copy, the switch
+            // decides.
+            if !is_decided {
+                self.contest(page, access);
+                return;
+            }
+            if entry.page.phase != Phase::Absent {
+                out.push(Action::Fail {
+                    page,
+                    access,
+                    refusal: Refusal::Denied,
+                });
+                return;
+            }
+            entry.domain = page.domain;
+            entry.page.answering = answering;
+        }
+        entry.faulted_at.get_or_insert(now);
+        if entry.page.phase == Phase::Absent {
+            entry.page.waiting = entry.page.waiting.max(Some(access));
+            self.begin_if_possible(now, va, out);
+        } else {
+            self.order.touch(va);
+            self.join(va);
+            let requests = self.counters.requests;
+            self.apply(now, va, Event::Fault(access), out);
+            if requests == self.counters.requests {
+                self.counters.hits += 1;
+            }
+        }
+    }
+
+    /// A datagram came. If an [`Action::Install`] comes of it, it is about the page in it.
+    pub fn receive(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        out: &mut Vec<Action>,
+    ) {
+        self.receive_headers(now, envelope, Incoming::of(message), out);
+    }
+
+    /// The same, of which the page is elsewhere.
+    pub fn receive_headers(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        incoming: Incoming,
+        out: &mut Vec<Action>,
+    ) {
+        if envelope.qp != self.config.connection.to_qp() {
+            self.counters.ignored += 1;
+            return;
+        }
+        match incoming {
+            Incoming::Invalidate(invalidation) => {
+                self.invalidate(now, envelope.seq, invalidation, out);
+            }
+            Incoming::Page { version, about } => {
+                self.answered(now, envelope, about, Event::Data(version), out);
+            }
+            Incoming::Acknowledge(syndrome) => {
+                let errand = self.transactions.get(&envelope.seq.get()).map(|t| t.errand);
+                let event = match (errand, syndrome) {
+                    (Some(Errand::WriteBack(_)), Syndrome::Ack) => Event::Stored,
+                    (Some(Errand::WriteBack(_)), Syndrome::Refused(refusal)) => {
+                        Event::NotStored(refusal)
+                    }
+                    (_, Syndrome::Ack) => Event::Granted,
+                    (_, Syndrome::Refused(refusal)) => Event::Refused(refusal),
+                };
+                self.answered(now, envelope, None, event, out);
+            }
+            Incoming::Other => self.counters.ignored += 1,
+        }
+        self.settle(now, out);
+    }
+
+    /// The controller, or the agent itself, wants every page of a range written back and dropped;
+    /// only those of `domain`, if one is given. Reported by [`Action::Flushed`] with the token.
+    pub fn flush(
+        &mut self,
+        now: u64,
+        range: Range<u64>,
+        domain: Option<DomainId>,
+        token: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let scope = Scope { range, domain };
+        self.surrender(now, Source::Order(token), scope, Target::Invalid, None, out);
+        self.settle(now, out);
+    }
+
+    /// Whether an answer may come at any moment: a request or a write-back is on its way.
+    pub fn expects_answer(&self) -> bool {
+        self.transactions
+            .values()
+            .any(|transaction| !transaction.pausing)
+    }
+
+    /// Whether an answer with a page in it could mean anything: a request is under way. As long as
+    /// there is none, the headers of a datagram say all that there is to know of it.
+    pub fn expects_page(&self) -> bool {
+        self.transactions
+            .values()
+            .any(|transaction| matches!(transaction.errand, Errand::Request(_)))
+    }
+
+    /// Does what is due at `now`.
+    pub fn poll(&mut self, now: u64, out: &mut Vec<Action>) {
+        while let Some(&(at, timer)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match timer {
+                Timer::Transaction(seq) => self.on_due(now, seq, out),
+                Timer::Ripe(page) => {
+                    // It may have left and come back since; then another timer is set.
+                    if self.pages.get(&page).is_some_and(|e| e.ripe_at <= now) {
+                        self.apply(now, page, Event::Ripe, out);
+                    }
+                }
+                Timer::Room => self.room_at = None,
+            }
+            self.settle(now, out);
+        }
+    }
+}

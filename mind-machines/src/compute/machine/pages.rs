@@ -1,0 +1,143 @@
+//! What a step of one page ([`crate::compute::page::step`]) has for consequences in the blade.
+
+use std::vec::Vec;
+
+use super::{Action, Blade, Timer, requests::Errand};
+use crate::compute::page::{Event, Phase, Reaction, step};
+#[cfg(feature = "mutants")]
+use crate::mutant::Mutant;
+use mind_common::{
+    addr::Va,
+    wire::{Refusal, message::PageRequest},
+};
+
+impl Blade {
+    pub(super) fn apply(&mut self, now: u64, page: Va, event: Event, out: &mut Vec<Action>) {
+        let Some(entry) = self.pages.get_mut(&page) else {
+            return;
+        };
+        let before = entry.page;
+        let (after, reactions) = step(before, event);
+        #[cfg(feature = "mutants")]
+        let (after, reactions) = crate::mutant::stepped(before, event, (after, reactions));
+        entry.page = after;
+        let named = PageRequest {
+            page,
+            domain: entry.domain,
+        };
+        self.account(before.phase, after.phase);
+        if self.config.is_watched {
+            out.push(Action::Stepped {
+                page,
+                before: before.phase,
+                event,
+            });
+        }
+        for reaction in reactions.iter() {
+            match reaction {
+                Reaction::Request(want) => self.begin(now, page, Errand::Request(want), out),
+                Reaction::WriteBack => {
+                    self.toll(named, |toll, _| {
+                        toll.flushed = toll.flushed.saturating_add(1)
+                    });
+                    let version = after.version.next();
+                    #[cfg(feature = "mutants")]
+                    let version = if Mutant::SameVersionWritten.is_active() {
+                        after.version
+                    } else {
+                        version
+                    };
+                    self.begin(now, page, Errand::WriteBack(version), out);
+                }
+                Reaction::Retry => self.pause(now, page),
+                Reaction::Abandon => self.end(page),
+                Reaction::Install { writable } => {
+                    self.order.insert(page);
+                    self.hold(now, page);
+                    out.push(Action::Install {
+                        page: named,
+                        writable,
+                    });
+                }
+                Reaction::Map { writable } => {
+                    if writable && before.phase == Phase::Upgrading {
+                        self.hold(now, page);
+                    }
+                    self.went_on(page);
+                    out.push(Action::Map {
+                        page: named,
+                        writable,
+                    });
+                }
+                Reaction::Protect => {
+                    if after.owed.is_some() {
+                        self.holds.on_given(page, now);
+                    }
+                    out.push(Action::Protect { page: named });
+                }
+                Reaction::Drop => {
+                    let evicted =
+                        event == Event::Evict || before.phase == Phase::Cleaning { evicting: true };
+                    self.order.remove(page, evicted && before.owed.is_none());
+                    if before.owed.is_some() || matches!(event, Event::Invalidate { .. }) {
+                        self.holds.on_given(page, now);
+                    }
+                    self.toll(named, |toll, wanted| {
+                        if !wanted {
+                            toll.dropped = toll.dropped.saturating_add(1);
+                        }
+                    });
+                    out.push(Action::Drop { page: named });
+                }
+                Reaction::Fail(access, refusal) => {
+                    self.went_on(page);
+                    out.push(Action::Fail {
+                        page: named,
+                        access,
+                        refusal,
+                    });
+                }
+                Reaction::Lost => {
+                    self.counters.lost += 1;
+                    let refusal = match event {
+                        Event::NotStored(refusal) => refusal,
+                        _ => Refusal::Unreachable,
+                    };
+                    out.push(Action::Lost {
+                        page: named,
+                        refusal,
+                    });
+                }
+            }
+        }
+        match (before.owed, after.owed) {
+            (_, Some(_)) if matches!(after.phase, Phase::Shared | Phase::Modified) => {
+                if let Some(entry) = self.pages.get(&page) {
+                    self.timers
+                        .insert((entry.ripe_at.max(now), Timer::Ripe(page)));
+                }
+            }
+            (Some(_), None) => self.note_if_yielded(page),
+            _ => {}
+        }
+        if after.phase == Phase::Absent {
+            self.begin_if_possible(now, page, out);
+        }
+    }
+
+    /// Nobody waits for the page now.
+    fn went_on(&mut self, page: Va) {
+        if let Some(entry) = self.pages.get_mut(&page)
+            && entry.page.waiting.is_none()
+        {
+            entry.faulted_at = None;
+        }
+    }
+
+    fn hold(&mut self, now: u64, page: Va) {
+        let hold = self.holds.on_install(page, now);
+        if let Some(entry) = self.pages.get_mut(&page) {
+            entry.ripe_at = now.saturating_add(hold);
+        }
+    }
+}

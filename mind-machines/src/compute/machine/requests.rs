@@ -1,0 +1,297 @@
+//! Requests and write-backs under way: sent, answered, repeated, given up, complained of.
+
+use std::vec::Vec;
+
+use super::{Action, Blade, Outgoing, Timer};
+use crate::compute::page::Event;
+use mind_common::{
+    addr::Va,
+    directory::{Path, Want},
+    serial::{Seq, Version},
+    wire::{
+        Refusal, bth,
+        message::{Envelope, PageRequest},
+    },
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Errand {
+    Request(Want),
+    WriteBack(Version),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Transaction {
+    pub(super) page: Va,
+    pub(super) errand: Errand,
+    pub(super) began: u64,
+    pub(super) sent: u64,
+    /// How often it went unanswered.
+    pub(super) attempt: u8,
+    /// How often it was told "busy".
+    pub(super) refusals: u32,
+    /// When it last said that it went unanswered, or began.
+    pub(super) nudged: u64,
+    /// When the controller was last told, or it began.
+    pub(super) appealed: u64,
+    /// What its timer waits for: a pause to be over, or an answer.
+    pub(super) pausing: bool,
+    pub(super) due: u64,
+    /// Threads wait for it that faulted after it was sent first.
+    pub(super) is_joined: bool,
+}
+
+impl Blade {
+    pub(super) fn answered(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        about: Option<Va>,
+        event: Event,
+        out: &mut Vec<Action>,
+    ) {
+        let seq = envelope.seq.get();
+        let known = self.transactions.get(&seq).copied().filter(|transaction| {
+            about.is_none_or(|page| page == transaction.page)
+                && match (transaction.errand, event) {
+                    // "Granted" without the page means nothing to who wants to read it.
+                    (Errand::Request(want), Event::Granted) => want != Want::Read,
+                    (Errand::Request(_), Event::Data(_) | Event::Refused(_)) => true,
+                    // One "busy" is enough.
+                    (Errand::WriteBack(_), Event::NotStored(Refusal::Busy)) => !transaction.pausing,
+                    (Errand::WriteBack(_), Event::Stored | Event::NotStored(_)) => true,
+                    _ => false,
+                }
+        });
+        let Some(transaction) = known else {
+            self.counters.ignored += 1;
+            return;
+        };
+        let page = transaction.page;
+        let is_joined = transaction.is_joined;
+        #[cfg(feature = "mutants")]
+        let is_joined = is_joined && !crate::mutant::Mutant::DeniedToLater.is_active();
+        if event == Event::Refused(Refusal::Denied) && is_joined {
+            self.ask_anew(now, page, transaction.errand, out);
+            return;
+        }
+        match event {
+            Event::Refused(Refusal::Busy) | Event::NotStored(Refusal::Busy) => {
+                self.counters.busy += 1;
+                let owed = self
+                    .pages
+                    .get(&page)
+                    .is_some_and(|entry| entry.page.owed.is_some());
+                if transaction.pausing && !owed {
+                    return;
+                }
+            }
+            _ => {
+                if transaction.attempt == 0 && transaction.refusals == 0 {
+                    self.trip.sample(now.saturating_sub(transaction.sent));
+                }
+                self.end(page);
+                if matches!(event, Event::Data(_) | Event::Granted)
+                    && let Some(entry) = self.pages.get_mut(&page)
+                    && let Some(faulted_at) = entry.faulted_at.take()
+                {
+                    out.push(Action::Served {
+                        path: Path::from_u8(envelope.attempt),
+                        nanos: now.saturating_sub(faulted_at),
+                    });
+                }
+            }
+        }
+        self.apply(now, page, event, out);
+    }
+
+    /// A fault on a page of which a request is under way.
+    pub(super) fn join(&mut self, page: Va) {
+        let seq = self.pages.get(&page).and_then(|entry| entry.seq);
+        if let Some(seq) = seq
+            && let Some(transaction) = self.transactions.get_mut(&seq.get())
+        {
+            transaction.is_joined = true;
+        }
+    }
+
+    /// A request was denied, perhaps before the last of its threads faulted: it may have been given
+    /// the right by then. Asked under a new number, the switch says what holds for all of them.
+    fn ask_anew(&mut self, now: u64, page: Va, errand: Errand, out: &mut Vec<Action>) {
+        let entry = self.pages.get(&page);
+        let owes = entry.is_some_and(|entry| entry.page.owed.is_some());
+        self.end(page);
+        if owes {
+            // It was not granted, and is asked for when that is given.
+            self.apply(now, page, Event::Refused(Refusal::Busy), out);
+        } else {
+            self.begin(now, page, errand, out);
+        }
+    }
+
+    pub(super) fn begin(&mut self, now: u64, page: Va, errand: Errand, out: &mut Vec<Action>) {
+        let mut seq = self.next_seq;
+        while self.transactions.contains_key(&seq.get()) {
+            seq = seq.next();
+        }
+        self.next_seq = seq.next();
+        #[cfg(feature = "mutants")]
+        if crate::mutant::Mutant::NumberUsedAgain.is_active() {
+            self.next_seq = self.config.first_seq;
+        }
+        match errand {
+            Errand::Request(_) => self.counters.requests += 1,
+            Errand::WriteBack(_) => self.counters.write_backs += 1,
+        }
+        let transaction = Transaction {
+            page,
+            errand,
+            began: now,
+            sent: now,
+            attempt: 0,
+            refusals: 0,
+            nudged: now,
+            appealed: now,
+            pausing: false,
+            due: 0,
+            is_joined: false,
+        };
+        self.transactions.insert(seq.get(), transaction);
+        if let Some(entry) = self.pages.get_mut(&page) {
+            entry.seq = Some(seq);
+        }
+        self.send(now, seq, 0, out);
+    }
+
+    /// Sends the request with that number and sets its timer.
+    fn send(&mut self, now: u64, seq: Seq, attempt: u8, out: &mut Vec<Action>) {
+        let Some(transaction) = self.transactions.get_mut(&seq.get()) else {
+            return;
+        };
+        let Some(entry) = self.pages.get(&transaction.page) else {
+            return;
+        };
+        let page = PageRequest {
+            page: transaction.page,
+            domain: entry.domain,
+        };
+        transaction.sent = now;
+        transaction.pausing = false;
+        let wait = self.trip.timeout(transaction.attempt);
+        out.push(Action::Send {
+            envelope: Envelope {
+                qp: self.config.connection.to_qp(),
+                seq,
+                attempt,
+            },
+            message: match transaction.errand {
+                Errand::Request(want) => Outgoing::Request { want, page },
+                Errand::WriteBack(version) => Outgoing::WriteBack { page, version },
+            },
+        });
+        self.set_due(seq, now.saturating_add(wait));
+    }
+
+    fn set_due(&mut self, seq: Seq, due: u64) {
+        if let Some(transaction) = self.transactions.get_mut(&seq.get()) {
+            self.timers
+                .remove(&(transaction.due, Timer::Transaction(seq.get())));
+            transaction.due = due;
+            self.timers.insert((due, Timer::Transaction(seq.get())));
+        }
+    }
+
+    /// Forgets the request that a page has under way.
+    pub(super) fn end(&mut self, page: Va) {
+        if let Some(seq) = self.pages.get_mut(&page).and_then(|e| e.seq.take())
+            && let Some(transaction) = self.transactions.remove(&seq.get())
+        {
+            self.timers
+                .remove(&(transaction.due, Timer::Transaction(seq.get())));
+        }
+    }
+
+    pub(super) fn pause(&mut self, now: u64, page: Va) {
+        let Some(seq) = self.pages.get(&page).and_then(|entry| entry.seq) else {
+            return;
+        };
+        let Some(transaction) = self.transactions.get_mut(&seq.get()) else {
+            return;
+        };
+        transaction.refusals = transaction.refusals.saturating_add(1);
+        transaction.pausing = true;
+        let pause = self.trip.pause(transaction.refusals);
+        self.set_due(seq, now.saturating_add(pause));
+    }
+
+    /// A pause is over, or an answer did not come in time.
+    pub(super) fn on_due(&mut self, now: u64, seq: u32, out: &mut Vec<Action>) {
+        let nudge_after = self.trip.timeout(0);
+        let Some(transaction) = self.transactions.get(&seq) else {
+            return;
+        };
+        let page = transaction.page;
+        // A write-back is all that is left of what programs wrote: it is never given up.
+        if matches!(transaction.errand, Errand::Request(_))
+            && now.saturating_sub(transaction.began) >= self.config.deadline
+        {
+            self.counters.expired += 1;
+            self.end(page);
+            self.apply(now, page, Event::Refused(Refusal::Unreachable), out);
+            return;
+        }
+        self.appeal(now, seq, out);
+        let Some(transaction) = self.transactions.get_mut(&seq) else {
+            return;
+        };
+        let owed = self
+            .pages
+            .get(&page)
+            .is_some_and(|entry| entry.page.owed.is_some());
+        if !transaction.pausing && owed && matches!(transaction.errand, Errand::Request(_)) {
+            // Somebody else wants the region, so either the answer to this request is lost, or
+            // the repeat of it was spent on telling this very blade. As good as "busy".
+            self.counters.timeouts += 1;
+            self.apply(now, page, Event::Refused(Refusal::Busy), out);
+            return;
+        }
+        let attempt = if transaction.pausing {
+            // The switch answers, so nothing of ours is lost; but the one that the region is busy
+            // with may be stuck.
+            if now.saturating_sub(transaction.nudged) >= nudge_after {
+                transaction.nudged = now;
+                1
+            } else {
+                0
+            }
+        } else {
+            self.counters.timeouts += 1;
+            transaction.nudged = now;
+            transaction.attempt = transaction.attempt.saturating_add(1).min(bth::MAX_ATTEMPT);
+            transaction.attempt
+        };
+        self.send(now, Seq::new(seq), attempt, out);
+    }
+
+    /// Tells the controller of a request that does not complete, from time to time. Not of a
+    /// write-back: what the controller can do about the region waits for that.
+    fn appeal(&mut self, now: u64, seq: u32, out: &mut Vec<Action>) {
+        let Some(transaction) = self.transactions.get_mut(&seq) else {
+            return;
+        };
+        let is_due = now.saturating_sub(transaction.appealed) >= self.config.appeal;
+        if is_due
+            && matches!(transaction.errand, Errand::Request(_))
+            && let Some(entry) = self.pages.get(&transaction.page)
+        {
+            transaction.appealed = now;
+            self.counters.appeals += 1;
+            out.push(Action::Appeal {
+                page: PageRequest {
+                    page: transaction.page,
+                    domain: entry.domain,
+                },
+            });
+        }
+    }
+}

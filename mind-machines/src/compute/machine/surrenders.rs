@@ -1,0 +1,216 @@
+//! Regions being given up, because the directory invalidates them or somebody gives an order.
+
+use core::ops::Range;
+use std::{collections::BTreeSet, vec::Vec};
+
+use super::{Action, Blade, Outgoing};
+use crate::compute::page::Event;
+use mind_common::{
+    addr::Va,
+    directory::{Supply, Target},
+    id::DomainId,
+    serial::Seq,
+    wire::{
+        Invalidation,
+        message::{Envelope, PageRequest, Toll},
+    },
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    Directory(Seq, Invalidation),
+    /// The controller's, or the agent's own, with a token.
+    Order(u64),
+}
+
+/// Which pages something is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Scope {
+    pub(super) range: Range<u64>,
+    /// Of this domain only.
+    pub(super) domain: Option<DomainId>,
+}
+
+impl Scope {
+    pub(super) fn contains(&self, page: Va, domain: DomainId) -> bool {
+        self.range.contains(&page.0) && self.domain.is_none_or(|only| only == domain)
+    }
+}
+
+/// Pages that are being given up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Surrender {
+    pub(super) source: Source,
+    pub(super) scope: Scope,
+    pub(super) owing: BTreeSet<Va>,
+    pub(super) toll: Toll,
+}
+
+impl Blade {
+    pub(super) fn is_answering(&self, page: Va, domain: DomainId) -> bool {
+        self.surrenders
+            .iter()
+            .any(|surrender| surrender.scope.contains(page, domain))
+    }
+
+    /// The pages in scope that the blade knows.
+    fn pages_in(&self, scope: &Scope) -> Vec<Va> {
+        self.pages
+            .range(Va(scope.range.start)..Va(scope.range.end))
+            .filter(|(page, entry)| scope.contains(**page, entry.domain))
+            .map(|(page, _)| *page)
+            .collect()
+    }
+
+    pub(super) fn invalidate(
+        &mut self,
+        now: u64,
+        seq: Seq,
+        invalidation: Invalidation,
+        out: &mut Vec<Action>,
+    ) {
+        let known = self.surrenders.iter().any(|surrender| {
+            matches!(surrender.source, Source::Directory(_, other)
+                if other.slot == invalidation.slot
+                    && other.requester == invalidation.requester
+                    && other.episode == invalidation.episode)
+        });
+        if known {
+            return;
+        }
+        let base = invalidation.region.base().0;
+        self.surrender(
+            now,
+            Source::Directory(seq, invalidation),
+            Scope {
+                range: base..base + invalidation.region.size(),
+                domain: None,
+            },
+            invalidation.target,
+            Some(invalidation.page),
+            out,
+        );
+    }
+
+    pub(super) fn surrender(
+        &mut self,
+        now: u64,
+        source: Source,
+        scope: Scope,
+        target: Target,
+        wanted: Option<Va>,
+        out: &mut Vec<Action>,
+    ) {
+        let pages = self.pages_in(&scope);
+        self.surrenders.push(Surrender {
+            source,
+            scope,
+            owing: pages.iter().copied().collect(),
+            toll: Toll::default(),
+        });
+        for page in pages {
+            let ripe_at = self.pages.get(&page).map_or(0, |entry| entry.ripe_at);
+            let event = Event::Invalidate {
+                target,
+                wanted: wanted == Some(page),
+                ripe: ripe_at <= now,
+            };
+            self.apply(now, page, event, out);
+            self.note_if_yielded(page);
+        }
+    }
+
+    /// Strikes a page that owes nothing (any more) off every list.
+    pub(super) fn note_if_yielded(&mut self, page: Va) {
+        let owes = self
+            .pages
+            .get(&page)
+            .is_some_and(|entry| entry.page.owed.is_some());
+        #[cfg(feature = "mutants")]
+        let owes = owes && !self.answers_early(page);
+        if !owes {
+            for surrender in &mut self.surrenders {
+                surrender.owing.remove(&page);
+            }
+        }
+    }
+
+    /// Whether a bug makes it answer though the page's write-back is under way.
+    #[cfg(feature = "mutants")]
+    fn answers_early(&self, page: Va) -> bool {
+        crate::mutant::Mutant::AnsweredBeforeStored.is_active()
+            && matches!(
+                self.page(page).0,
+                crate::compute::page::Phase::Cleaning { .. }
+            )
+    }
+
+    /// Answers one invalidation to which nothing is owed any more.
+    pub(super) fn answer_one(&mut self, now: u64, out: &mut Vec<Action>) -> bool {
+        let Some(at) = self.surrenders.iter().position(|s| s.owing.is_empty()) else {
+            return false;
+        };
+        let Surrender {
+            source,
+            scope,
+            toll,
+            ..
+        } = self.surrenders.remove(at);
+        self.counters.invalidations += 1;
+        self.counters.false_invalidations += u64::from(toll.dropped);
+        out.push(match source {
+            Source::Order(token) => Action::Flushed { token },
+            Source::Directory(seq, invalidation) => Action::Send {
+                envelope: Envelope {
+                    qp: self.config.connection.to_qp(),
+                    seq,
+                    attempt: 0,
+                },
+                message: self.answer(invalidation, toll),
+            },
+        });
+        for page in self.pages_in(&scope) {
+            let Some(domain) = self.pages.get(&page).map(|entry| entry.domain) else {
+                continue;
+            };
+            let more = self.is_answering(page, domain);
+            self.apply(now, page, Event::Answered { more }, out);
+            self.begin_if_possible(now, page, out);
+        }
+        true
+    }
+
+    fn answer(&self, invalidation: Invalidation, toll: Toll) -> Outgoing {
+        let copy = self
+            .pages
+            .get(&invalidation.page)
+            .filter(|entry| entry.page.phase.is_clean_copy());
+        match (invalidation.supply, copy) {
+            (Supply::Forward, Some(entry)) => Outgoing::Forward {
+                invalidation,
+                toll,
+                page: PageRequest {
+                    page: invalidation.page,
+                    domain: entry.domain,
+                },
+                version: entry.page.version,
+            },
+            (supply, _) => Outgoing::Answer {
+                invalidation,
+                toll,
+                fetch: supply != Supply::Grant,
+            },
+        }
+    }
+
+    /// Adds to what the invalidations of a page cost.
+    pub(super) fn toll(&mut self, page: PageRequest, add: impl Fn(&mut Toll, bool)) {
+        for surrender in &mut self.surrenders {
+            if surrender.scope.contains(page.page, page.domain) {
+                let wanted = matches!(surrender.source, Source::Directory(_, invalidation)
+                    if invalidation.page == page.page);
+                add(&mut surrender.toll, wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Threads of two domains fault at one address of a compute blade: each gets what the switch says of
+//! its own domain, whoever comes first.
+
+use mind_common::{
+    addr::{Va, WINDOW_BASE},
+    id::{BladeId, Connection, DomainId},
+    serial::Version,
+    wire::{
+        Refusal, Syndrome,
+        message::{Envelope, PageRequest},
+    },
+};
+use mind_machines::compute::{Access, Action, Blade, Config, Incoming, Outgoing};
+
+const OWNER: PageRequest = PageRequest {
+    page: Va(WINDOW_BASE),
+    domain: DomainId(7),
+};
+const STRANGER: PageRequest = PageRequest {
+    domain: DomainId(8),
+    ..OWNER
+};
+const PAGE: Incoming = Incoming::Page {
+    version: Version::new(4),
+    about: None,
+};
+const DENIED: Incoming = Incoming::Acknowledge(Syndrome::Refused(Refusal::Denied));
+
+fn blade() -> Blade {
+    let connection = Connection {
+        blade: BladeId::new(3).expect("3 is a blade"),
+        incarnation: 1,
+    };
+    Blade::new(Config::new(connection, 16))
+}
+
+fn fault(blade: &mut Blade, page: PageRequest, access: Access) -> Vec<Action> {
+    let mut out = Vec::new();
+    blade.fault(1, page, access, &mut out);
+    out
+}
+
+fn answer(blade: &mut Blade, to: Envelope, answer: Incoming) -> Vec<Action> {
+    let mut out = Vec::new();
+    blade.receive_headers(2, &to, answer, &mut out);
+    out.retain(|action| !matches!(action, Action::Served { .. }));
+    out
+}
+
+/// The one request in `actions`, which must be for that page of that domain.
+fn request(actions: &[Action], of: PageRequest) -> Envelope {
+    let mut requests = actions.iter().filter_map(|action| match action {
+        Action::Send {
+            envelope,
+            message: Outgoing::Request { page, .. },
+        } if *page == of => Some(*envelope),
+        _ => None,
+    });
+    let envelope = requests.next().expect("a request should be sent");
+    assert_eq!(requests.next(), None);
+    envelope
+}
+
+fn failed(page: PageRequest, access: Access) -> Action {
+    let refusal = Refusal::Denied;
+    Action::Fail {
+        page,
+        access,
+        refusal,
+    }
+}
+
+#[test]
+fn an_owner_is_not_denied_because_a_stranger_asked_first() {
+    let mut blade = blade();
+    let first = request(&fault(&mut blade, STRANGER, Access::Read), STRANGER);
+    assert_eq!(fault(&mut blade, OWNER, Access::Read), []);
+    assert_eq!(fault(&mut blade, OWNER, Access::Write), []);
+    assert!(!blade.is_quiet());
+
+    let out = answer(&mut blade, first, DENIED);
+    assert!(out.contains(&failed(STRANGER, Access::Read)), "{out:?}");
+    let second = request(&out, OWNER);
+    let installed = Action::Install {
+        page: OWNER,
+        writable: true,
+    };
+    assert_eq!(answer(&mut blade, second, PAGE), [installed]);
+    assert!(blade.is_quiet());
+}
+
+#[test]
+fn a_stranger_is_denied_once_the_owner_has_the_page() {
+    let mut blade = blade();
+    let first = request(&fault(&mut blade, OWNER, Access::Read), OWNER);
+    assert_eq!(fault(&mut blade, STRANGER, Access::Write), []);
+    let installed = Action::Install {
+        page: OWNER,
+        writable: false,
+    };
+    let denied = failed(STRANGER, Access::Write);
+    assert_eq!(answer(&mut blade, first, PAGE), [installed, denied]);
+    assert_eq!(fault(&mut blade, STRANGER, Access::Write), [denied]);
+    assert!(blade.is_quiet());
+}

@@ -1,0 +1,155 @@
+//! What a compute blade does while nobody answers: it asks again, tells the controller, and gives up
+//! in the end; but never what programs wrote.
+
+use mind_common::{
+    addr::{Va, WINDOW_BASE},
+    id::{BladeId, Connection, DomainId},
+    serial::Version,
+    wire::{
+        Message, Refusal,
+        message::{Envelope, PageRequest},
+    },
+};
+use mind_machines::compute::{Access, Action, Blade, Config, Outgoing};
+
+const SECOND: u64 = 1_000_000_000;
+const PAGE: PageRequest = PageRequest {
+    page: Va(WINDOW_BASE),
+    domain: DomainId(7),
+};
+
+fn config() -> Config {
+    let connection = Connection {
+        blade: BladeId::new(3).expect("3 is a blade"),
+        incarnation: 1,
+    };
+    Config::new(connection, 16)
+}
+
+/// Polls the blade whenever it wants to be, until `end`; what it did, and when.
+fn wait(blade: &mut Blade, end: u64) -> Vec<(u64, Action)> {
+    let mut happened = Vec::new();
+    while let Some(now) = blade.next_deadline().filter(|at| *at <= end) {
+        let mut actions = Vec::new();
+        blade.poll(now, &mut actions);
+        happened.extend(actions.into_iter().map(|action| (now, action)));
+    }
+    happened
+}
+
+fn times(happened: &[(u64, Action)], which: impl Fn(&Action) -> bool) -> Vec<u64> {
+    let of = happened.iter().filter(|(_, action)| which(action));
+    of.map(|(at, _)| *at).collect()
+}
+
+fn is_send(action: &Action) -> bool {
+    matches!(action, Action::Send { .. })
+}
+
+fn is_appeal(action: &Action) -> bool {
+    matches!(action, Action::Appeal { page } if *page == PAGE)
+}
+
+#[test]
+fn a_request_is_repeated_appealed_and_given_up() {
+    let mut blade = Blade::new(config());
+    let mut actions = Vec::new();
+    blade.fault(1, PAGE, Access::Read, &mut actions);
+    assert!(matches!(actions[..], [Action::Send { .. }]));
+    let happened = wait(&mut blade, 60 * SECOND);
+
+    let sent = times(&happened, is_send);
+    let pauses: Vec<_> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let longest = config().timeout.most;
+    assert!(pauses[0] < longest / 2, "the first repeat comes soon");
+    assert!(pauses.iter().all(|pause| *pause <= longest * 9 / 8));
+    let limit = (config().deadline / longest) as usize;
+    assert!(sent.len() > limit * 8 / 9 && sent.len() < limit * 2);
+
+    let appealed = times(&happened, is_appeal);
+    assert_eq!(appealed.len(), 4);
+    for (number, at) in appealed.iter().enumerate() {
+        let earliest = (number as u64 + 1) * SECOND;
+        assert!(
+            (earliest..earliest + SECOND / 2).contains(at),
+            "{appealed:?}"
+        );
+    }
+
+    let (at, last) = happened.last().expect("something happened");
+    let given_up = Action::Fail {
+        page: PAGE,
+        access: Access::Read,
+        refusal: Refusal::Unreachable,
+    };
+    assert_eq!(*last, given_up);
+    assert!((config().deadline..config().deadline + SECOND / 5).contains(at));
+    let counters = blade.counters();
+    assert_eq!((counters.appeals, counters.expired), (4, 1));
+    assert!(blade.is_quiet() && blade.next_deadline().is_none());
+}
+
+#[test]
+fn who_is_told_busy_for_ever_appeals_too() {
+    let mut blade = Blade::new(config());
+    let mut actions = Vec::new();
+    blade.fault(1, PAGE, Access::Write, &mut actions);
+    let mut appeals = 0;
+    while let Some(Action::Send { envelope, .. }) = actions.iter().find(|action| is_send(action)) {
+        let refused = Message::Acknowledge {
+            syndrome: mind_common::wire::Syndrome::Refused(Refusal::Busy),
+            version: Version::default(),
+        };
+        let envelope = *envelope;
+        actions.clear();
+        let now = blade.next_deadline().expect("it waits for an answer");
+        // As soon as it asks.
+        blade.receive(
+            now.saturating_sub(3_000_000).max(1),
+            &envelope,
+            &refused,
+            &mut actions,
+        );
+        assert_eq!(actions, []);
+        let now = blade.next_deadline().expect("it pauses");
+        blade.poll(now, &mut actions);
+        appeals += actions.iter().filter(|action| is_appeal(action)).count();
+        if actions
+            .iter()
+            .any(|action| matches!(action, Action::Fail { .. }))
+        {
+            break;
+        }
+    }
+    assert_eq!(appeals, 4);
+    assert_eq!(blade.counters().expired, 1);
+}
+
+#[test]
+fn a_write_back_is_never_given_up() {
+    let mut blade = Blade::new(config());
+    let mut actions = Vec::new();
+    blade.fault(1, PAGE, Access::Write, &mut actions);
+    let Some(Action::Send { envelope, .. }) = actions.first() else {
+        panic!("a fault asks: {actions:?}");
+    };
+    let data = [0; mind_common::addr::PAGE_SIZE];
+    let response = Message::ReadResponse {
+        version: Version::new(4),
+        data: &data,
+    };
+    let envelope: Envelope = *envelope;
+    actions.clear();
+    blade.receive(1000, &envelope, &response, &mut actions);
+    let range = PAGE.page.0..PAGE.page.0 + data.len() as u64;
+    blade.flush(SECOND, range, None, 9, &mut actions);
+    let happened = wait(&mut blade, 600 * SECOND);
+    assert!(!blade.is_quiet());
+    assert_eq!(times(&happened, is_appeal), []);
+    assert_eq!(times(&happened, |action| !is_send(action)), []);
+    let is_write_back = |action: &Action| {
+        matches!(action, Action::Send { message: Outgoing::WriteBack { page, version }, .. }
+            if *page == PAGE && *version == Version::new(5))
+    };
+    assert!(times(&happened, is_write_back).len() > 5000);
+}

@@ -1,0 +1,168 @@
+//! The system that is measured: a testbed with its daemons, each engine on its processor, and a
+//! worker on each compute blade.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+use mind_api::program::{BladeReport, FromBlade, Packets, ToBlade};
+use mind_workers::{Interrupt, Interrupted};
+use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
+
+use super::{
+    crew::Worker,
+    order::{Answer, Order},
+    placement::{self, Placement},
+};
+use crate::daemons;
+
+/// Compute blades.
+pub(super) const COMPUTE: u8 = 3;
+/// Bytes of a compute blade's page cache: enough for a batch of transitions, and few beside what
+/// the eviction's threads roam.
+pub(super) const CACHE: u64 = 4 << 20;
+/// Bytes that the memory blade offers.
+const MEMORY: u64 = 64 << 20;
+/// Last lines of a log that a failure shows.
+const TAIL: usize = 10;
+
+/// A running system.
+pub(super) struct Blades {
+    // Before the testbed, whose sockets they use.
+    workers: Vec<Worker>,
+    names: Vec<String>,
+    testbed: Guard,
+}
+
+impl Blades {
+    /// Brings it up.
+    pub(super) fn up(
+        placement: &Placement,
+        controller_copies: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        interrupt.check()?;
+        let options = Options {
+            compute: COMPUTE,
+            memory: 1,
+            memory_size: MEMORY,
+            cache: CACHE,
+            services: Some(daemons::folder()?),
+            controller_copies,
+            bound: true,
+            ..Options::default()
+        };
+        let testbed = Testbed::guarded(&options).context("cannot bring the testbed up")?;
+        let names = testbed.plan().of_kind(Kind::Compute);
+        let mut blades = Self {
+            workers: Vec::new(),
+            names: names.map(|blade| blade.name.clone()).collect(),
+            testbed,
+        };
+        match blades.staff(placement, interrupt) {
+            Ok(()) => Ok(blades),
+            Err(error) => Err(blades.explained(error)),
+        }
+    }
+
+    fn staff(&mut self, placement: &Placement, interrupt: &Interrupt) -> Result<()> {
+        for (number, name) in self.names.iter().enumerate() {
+            let services = &self.testbed.state().services;
+            let agent = services.iter().find(|service| service.name == *name);
+            let agent = agent.with_context(|| format!("{name} has no agent"))?;
+            placement::pin_engine(agent.process.pid, placement.engine(number))
+                .with_context(|| format!("cannot place the engine of {name}"))?;
+            let args = [
+                format!("--cpu={}", placement.program(number)),
+                "program".to_owned(),
+            ];
+            let worker = format!("the worker on {name}");
+            let worker = Worker::start(&worker, args, interrupt, |command| {
+                Ok(self.testbed.spawn(name, command)?)
+            })?;
+            self.workers.push(worker);
+        }
+        Ok(())
+    }
+
+    /// The worker on compute blade `number`.
+    pub(super) fn worker(&mut self, number: usize) -> &mut Worker {
+        &mut self.workers[number]
+    }
+
+    /// The name of compute blade `number`.
+    pub(super) fn name(&self, number: usize) -> &str {
+        &self.names[number]
+    }
+
+    /// Allocates memory for all workers, by the first; where it is.
+    pub(super) fn map(&mut self, length: u64) -> Result<u64> {
+        let worker = self.worker(0);
+        match worker.ask(&Order::Map { length })? {
+            Answer::Mapped { first } => Ok(first),
+            other => Err(worker.unexpected(&other)),
+        }
+    }
+
+    /// Frees what [`map`](Self::map) allocated.
+    pub(super) fn unmap(&mut self) -> Result<()> {
+        let worker = self.worker(0);
+        match worker.ask(&Order::Unmap)? {
+            Answer::Unmapped => Ok(()),
+            other => Err(worker.unexpected(&other)),
+        }
+    }
+
+    /// What the agent of compute blade `number` counted.
+    pub(super) fn report(&self, number: usize) -> Result<BladeReport> {
+        let name = self.name(number);
+        let packets = Packets::connect(&paths::blade_socket(name))
+            .with_context(|| format!("cannot reach the agent of {name}"))?;
+        packets.send(&ToBlade::Report, None)?;
+        match packets.receive::<FromBlade>()? {
+            Some((FromBlade::Report(report), _)) => Ok(*report),
+            other => bail!("the agent of {name} answers with {other:?}"),
+        }
+    }
+
+    /// The error, with what the daemons had to say: their logs go with the testbed.
+    pub(super) fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+        if error.is::<Interrupted>() {
+            return error;
+        }
+        let mut text = format!("{error:#}");
+        for service in &self.testbed.state().services {
+            let log = fs::read(paths::log(&service.name)).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines = complaints(&log);
+            if !lines.is_empty() {
+                let lines = lines.join("\n  ");
+                text.push_str(&format!("\n{} has warned:\n  {lines}", service.name));
+            }
+        }
+        anyhow::Error::msg(text)
+    }
+}
+
+/// The last warnings and errors of a log.
+fn complaints(log: &str) -> Vec<&str> {
+    let is_complaint = |line: &&str| {
+        ["WARN", "ERROR", "panicked"]
+            .iter()
+            .any(|word| line.contains(word))
+    };
+    let lines: Vec<_> = log.lines().filter(is_complaint).collect();
+    lines[lines.len().saturating_sub(TAIL)..].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_complaints_of_a_log_are_kept() {
+        let log = "1 INFO ready\n2  WARN late\n3 \u{1b}[31mERROR\u{1b}[0m lost\n4 INFO done\n";
+        assert_eq!(complaints(log).len(), 2);
+        let long: String = (0..30).map(|number| format!("WARN {number}\n")).collect();
+        assert_eq!(complaints(&long).first(), Some(&"WARN 20"));
+    }
+}

@@ -1,0 +1,333 @@
+//! The transitions: programs touch the same pages in an order that makes each batch of accesses
+//! one transition, and what the agents count proves that it was.
+//!
+//! Every page lies in a region of its own, and every round in fresh memory, which is freed at its
+//! end: so nothing that one access does is part of another's time, and nothing is ever evicted.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use mind_api::program::PathReport;
+use mind_common::{
+    addr::{INITIAL_REGION_ORDER, PAGE_SIZE},
+    directory::Path,
+};
+use mind_workers::Interrupt;
+
+use super::{
+    blades::{Blades, CACHE},
+    order::{Access, Order},
+    samples::Samples,
+};
+
+/// Pages of each kind in a round, at most: all kinds fit in a cache, with room for its reserve.
+pub(super) const BATCH: usize = 250;
+/// From one page to the next: a region, so that each has one of its own.
+const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
+/// Of so many accesses, one may have taken another way: a packet was lost, and its request came
+/// twice.
+const ACCESSES_PER_STRAY: usize = 200;
+
+const _: () = assert!(3 * BATCH < CACHE as usize / PAGE_SIZE * 9 / 10);
+
+/// Which of a round's fresh pages.
+#[derive(Clone, Copy)]
+enum Pages {
+    /// Those that are read first.
+    Read,
+    /// Those that are written first.
+    Written,
+    /// Those that two blades share before a third writes.
+    Spread,
+}
+
+/// A batch of accesses, each on one page of its kind, in order.
+struct Step {
+    blade: usize,
+    access: Access,
+    pages: Pages,
+    kind: Kind,
+    /// Whether its times count; otherwise it prepares others.
+    counts: bool,
+}
+
+const fn step(blade: usize, access: Access, pages: Pages, path: Path) -> Step {
+    Step {
+        blade,
+        access,
+        pages,
+        kind: Kind::of(path),
+        counts: true,
+    }
+}
+
+/// A transition that is told apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// The way through the directory.
+    pub(super) path: Path,
+    /// Whether several blades are invalidated for it.
+    several: bool,
+}
+
+impl Kind {
+    /// The one where at most one blade is invalidated.
+    pub(super) const fn of(path: Path) -> Self {
+        Self {
+            path,
+            several: false,
+        }
+    }
+
+    const fn several(path: Path) -> Self {
+        Self {
+            path,
+            several: true,
+        }
+    }
+
+    /// Its name, for people.
+    pub(super) fn name(self) -> String {
+        let name = self.path.name();
+        match self.several {
+            true => format!("{name} (two)"),
+            false => name.to_owned(),
+        }
+    }
+
+    /// Its name in JSON: `i_s`.
+    pub(super) fn key(self) -> String {
+        let key = self.path.name().to_lowercase().replace("->", "_");
+        match self.several {
+            true => key + "_several",
+            false => key,
+        }
+    }
+}
+
+/// What happens to a round's pages.
+const STEPS: [Step; 10] = [
+    step(0, Access::Read, Pages::Read, Path::InvalidToShared),
+    step(1, Access::Read, Pages::Read, Path::SharedToShared),
+    step(0, Access::Write, Pages::Read, Path::SharedToModified),
+    step(1, Access::Read, Pages::Read, Path::ModifiedToShared),
+    step(0, Access::Write, Pages::Read, Path::SharedToModified),
+    step(1, Access::Write, Pages::Read, Path::ModifiedToModified),
+    step(0, Access::Write, Pages::Written, Path::InvalidToModified),
+    Step {
+        counts: false,
+        ..step(1, Access::Read, Pages::Spread, Path::InvalidToShared)
+    },
+    Step {
+        counts: false,
+        ..step(2, Access::Read, Pages::Spread, Path::SharedToShared)
+    },
+    Step {
+        kind: Kind::several(Path::SharedToModified),
+        ..step(0, Access::Write, Pages::Spread, Path::SharedToModified)
+    },
+];
+
+/// What is measured, in the report's order.
+pub(super) const MEASURED: [Kind; 7] = [
+    Kind::of(Path::InvalidToShared),
+    Kind::of(Path::SharedToShared),
+    Kind::of(Path::InvalidToModified),
+    Kind::of(Path::SharedToModified),
+    Kind::several(Path::SharedToModified),
+    Kind::of(Path::ModifiedToShared),
+    Kind::of(Path::ModifiedToModified),
+];
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub(super) struct Transitions {
+    /// Times by [`Kind::key`].
+    pub(super) samples: BTreeMap<String, Samples>,
+    /// What the agent says that its median was over all accesses of that way, from reading the fault to resolving it;
+    /// by [`Kind::key`], in microseconds.
+    pub(super) agent_us: BTreeMap<String, f64>,
+    /// Accesses that took another way than they should have.
+    pub(super) strays: usize,
+}
+
+impl Transitions {
+    /// Measures a round of batches of `batch` accesses, at most [`BATCH`].
+    pub(super) fn round(
+        &mut self,
+        blades: &mut Blades,
+        batch: usize,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let half = batch as u64 * STRIDE;
+        let first = blades.map(3 * half)?;
+        for step in STEPS {
+            interrupt.check()?;
+            let order = Order::Touch {
+                first: match step.pages {
+                    Pages::Read => first,
+                    Pages::Written => first + half,
+                    Pages::Spread => first + 2 * half,
+                },
+                stride: STRIDE,
+                count: batch,
+                access: step.access,
+            };
+            let before = blades.report(step.blade)?.paths;
+            let nanos = blades.worker(step.blade).times(&order)?;
+            let after = blades.report(step.blade)?.paths;
+            let taken = taken(&before, &after);
+            let path = step.kind.path;
+            let strays = strays(&taken, path, batch);
+            if strays * ACCESSES_PER_STRAY > batch {
+                bail!(
+                    "{batch} accesses by {} must be {}, and were {}",
+                    blades.name(step.blade),
+                    path.name(),
+                    described(&taken)
+                );
+            }
+            self.strays += strays;
+            if !step.counts {
+                continue;
+            }
+            let key = step.kind.key();
+            self.samples.entry(key.clone()).or_default().add(nanos);
+            let agents = after.iter().find(|other| other.path == path.name());
+            if let Some(agents) = agents {
+                let micros = agents.p50_ns as f64 / 1000.0;
+                self.agent_us.insert(key, micros);
+            }
+        }
+        blades.unmap()
+    }
+}
+
+/// How often each way was taken between two reports of an agent.
+fn taken(before: &[PathReport], after: &[PathReport]) -> BTreeMap<String, usize> {
+    let count_before = |name: &str| {
+        let path = before.iter().find(|path| path.path == name);
+        path.map_or(0, |path| path.count)
+    };
+    after
+        .iter()
+        .map(|path| {
+            let count = path.count.saturating_sub(count_before(&path.path));
+            (path.path.clone(), count as usize)
+        })
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+/// How many of `count` accesses did not take the way `path`, or how many others there were.
+fn strays(taken: &BTreeMap<String, usize>, path: Path, count: usize) -> usize {
+    let right = taken.get(path.name()).copied().unwrap_or(0);
+    let others = taken.values().sum::<usize>() - right;
+    others.max(right.abs_diff(count))
+}
+
+fn described(taken: &BTreeMap<String, usize>) -> String {
+    if taken.is_empty() {
+        return "no faults that were told a way".to_owned();
+    }
+    let ways = taken.iter().map(|(path, count)| format!("{count} {path}"));
+    ways.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reports(counts: &[(&str, u64)]) -> Vec<PathReport> {
+        let report = |&(path, count): &(&str, u64)| PathReport {
+            path: path.to_owned(),
+            count,
+            ..PathReport::default()
+        };
+        counts.iter().map(report).collect()
+    }
+
+    #[test]
+    fn keys_are_those_that_the_bench_promises() {
+        let keys = MEASURED.map(Kind::key);
+        assert_eq!(
+            keys,
+            ["i_s", "s_s", "i_m", "s_m", "s_m_several", "m_s", "m_m"]
+        );
+    }
+
+    #[test]
+    fn every_transition_is_measured_in_every_round() {
+        for kind in MEASURED {
+            let is_measured = STEPS.iter().any(|step| step.counts && step.kind == kind);
+            assert!(is_measured, "{kind:?}");
+        }
+    }
+
+    /// The directory's own rules say what each step is.
+    #[test]
+    fn steps_are_the_transitions_that_they_say() {
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            Invalid,
+            Shared([bool; 3]),
+            Modified(usize),
+        }
+        let mut states = [State::Invalid; 3];
+        for step in STEPS {
+            let state = &mut states[step.pages as usize];
+            let path = match (*state, step.access) {
+                (State::Invalid, Access::Read) => Path::InvalidToShared,
+                (State::Invalid, Access::Write) => Path::InvalidToModified,
+                (State::Shared(who), Access::Read) => {
+                    assert!(!who[step.blade], "this would be no fault");
+                    Path::SharedToShared
+                }
+                (State::Shared(who), Access::Write) => {
+                    let others = (0..who.len()).filter(|&blade| blade != step.blade && who[blade]);
+                    let expected = if step.kind.several { 2 } else { 1 };
+                    assert_eq!(others.count(), expected, "so many are invalidated");
+                    Path::SharedToModified
+                }
+                (State::Modified(who), access) => {
+                    assert_ne!(who, step.blade, "this would be no fault");
+                    match access {
+                        Access::Read => Path::ModifiedToShared,
+                        Access::Write => Path::ModifiedToModified,
+                    }
+                }
+            };
+            assert_eq!(path, step.kind.path);
+            *state = match (*state, step.access) {
+                (_, Access::Write) => State::Modified(step.blade),
+                (before, Access::Read) => {
+                    let mut who = match before {
+                        State::Shared(who) => who,
+                        State::Invalid | State::Modified(_) => [false; 3],
+                    };
+                    if let State::Modified(owner) = before {
+                        who[owner] = true;
+                    }
+                    who[step.blade] = true;
+                    State::Shared(who)
+                }
+            };
+        }
+    }
+
+    #[test]
+    fn what_agents_counted_tells_strays() {
+        let before = reports(&[("I->S", 5), ("S->S", 7)]);
+        let all = taken(&before, &reports(&[("I->S", 15), ("S->S", 7), ("S->M", 0)]));
+        assert_eq!(described(&all), "10 I->S");
+        assert_eq!(strays(&all, Path::InvalidToShared, 10), 0);
+        assert_eq!(strays(&all, Path::SharedToShared, 10), 10);
+        let some = taken(&before, &reports(&[("I->S", 14), ("S->S", 8)]));
+        assert_eq!(described(&some), "9 I->S, 1 S->S");
+        assert_eq!(strays(&some, Path::InvalidToShared, 10), 1);
+        assert_eq!(
+            strays(&taken(&before, &before), Path::InvalidToShared, 10),
+            10
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! The benches, behind one command line. Each lives in the module of its name.
+
+mod daemons;
+mod fault;
+mod pipeline;
+mod testbed;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures MIND on eBPF.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// What the switch's XDP program costs per packet, by path; without any interface.
+    Pipeline(pipeline::Args),
+    /// How long a remote page fault takes, by transition, beside what none can be faster than; on a
+    /// testbed of this machine.
+    Fault(fault::Args),
+    /// How long a testbed of this machine takes to come up and to go down.
+    Testbed(testbed::Args),
+    /// What the fault bench runs on each compute blade.
+    #[command(name = fault::WORKER, hide = true)]
+    FaultWorker(fault::worker::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().bench {
+        Bench::Pipeline(args) => pipeline::run(&args),
+        Bench::Fault(args) => {
+            mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
+            fault::run(&args)
+        }
+        Bench::Testbed(args) => testbed::run(&args),
+        Bench::FaultWorker(args) => fault::worker::main(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(if error.is::<mind_workers::Interrupted>() {
+                mind_cli::INTERRUPTED
+            } else {
+                1
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
+        let worker = ["bench", fault::WORKER].into_iter().chain(worker);
+        assert!(Cli::try_parse_from(worker).is_ok());
+        assert!(Cli::try_parse_from(["bench", "fault", "--placement", "across"]).is_ok());
+        assert!(Cli::try_parse_from(["bench", "fault", "--placement", "over"]).is_err());
+    }
+}
