@@ -13,6 +13,9 @@ pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 pub const BLOCK_SHIFT: u32 = 21;
 /// Pages of a block.
 pub const PAGES_PER_BLOCK: usize = 1 << (BLOCK_SHIFT - PAGE_SHIFT);
+/// A page's bytes.
+pub type Page = [u8; PAGE_SIZE];
+
 /// Order (log2 of its pages) of the largest region: 2 MiB.
 pub const MAX_REGION_ORDER: u8 = (BLOCK_SHIFT - PAGE_SHIFT) as u8;
 /// Order of the regions of a new vma, 16 KiB (section 5.2 of the paper starts there too).

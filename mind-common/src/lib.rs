@@ -10,6 +10,8 @@
 //! * [`directory`]: the directory word of a region and its state machine,
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
 //! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
+//! * [`refusal`]: why a request is not carried out,
+//! * [`switch`]: the stages of a packet in the switch,
 //! * [`table`]: keys and values of the BPF maps,
 //! * [`trace`]: what the switch says of each packet to those who ask,
 //! * [`verdict`]: what can become of a packet,
@@ -29,8 +31,10 @@ pub mod id;
 pub mod losses;
 pub mod memo;
 pub mod memory;
+pub mod refusal;
 pub mod rewrite;
 pub mod serial;
+pub mod switch;
 pub mod table;
 pub mod trace;
 pub mod verdict;

@@ -5,7 +5,7 @@
 //! sends for one that XDP handed over to it: [`copies`].
 
 use crate::{
-    directory::Path,
+    directory::Transition,
     id::{BladeId, BladeSet, Connection, MAX_BLADES},
     serial::Seq,
     table::HandedOver,
@@ -35,21 +35,26 @@ pub const fn answer(request: &Bth, opcode: Opcode) -> Bth {
     bth
 }
 
-/// The header of what comes of a request that the directory granted at once, `path` telling the
+/// The header of what comes of a request that the directory granted at once, `transition` telling the
 /// requester how.
 #[inline(always)]
-pub const fn granted(request: &Bth, opcode: Opcode, path: Path) -> Bth {
+pub const fn granted(request: &Bth, opcode: Opcode, transition: Transition) -> Bth {
     let mut bth = Bth::new(opcode, request.dest_qp(), request.seq());
-    bth.set_attempt(path as u8);
+    bth.set_attempt(transition as u8);
     bth
 }
 
 /// The header of what completes a request when the last answer to its invalidation is in: the
-/// answer's number is the request's, the connection is the requester's, `path` tells it how.
+/// answer's number is the request's, the connection is the requester's, `transition` tells it how.
 #[inline(always)]
-pub const fn complete(answer: &Bth, opcode: Opcode, requester: Connection, path: Path) -> Bth {
+pub const fn complete(
+    answer: &Bth,
+    opcode: Opcode,
+    requester: Connection,
+    transition: Transition,
+) -> Bth {
     let mut bth = Bth::new(opcode, requester.to_qp(), answer.seq());
-    bth.set_attempt(path as u8);
+    bth.set_attempt(transition as u8);
     bth
 }
 
@@ -89,9 +94,9 @@ mod tests {
     use super::*;
     use crate::{
         addr::{Region, Va, WINDOW_BASE},
-        directory::{Supply, Target},
+        directory::{Source, Target},
         serial::Episode,
-        wire::{Ceth, Invalidation, Message, message},
+        wire::{Ceth, Invalidation},
     };
     use proptest::prelude::*;
     use std::vec::Vec;
@@ -112,8 +117,8 @@ mod tests {
         assert_eq!(answer.dest_qp(), connection(3, 7).to_qp());
         assert_eq!(answer.seq(), Seq::new(99));
         assert_eq!(answer.attempt(), 5);
-        let granted = granted(&request, Opcode::Read, Path::SharedToShared);
-        assert_eq!(granted.attempt(), Path::SharedToShared as u8);
+        let granted = granted(&request, Opcode::Read, Transition::SharedToShared);
+        assert_eq!(granted.attempt(), Transition::SharedToShared as u8);
     }
 
     #[test]
@@ -123,9 +128,9 @@ mod tests {
             &last,
             Opcode::Acknowledge,
             connection(9, 4),
-            Path::SharedToModified,
+            Transition::SharedToModified,
         );
-        assert_eq!(done.attempt(), Path::SharedToModified as u8);
+        assert_eq!(done.attempt(), Transition::SharedToModified as u8);
         assert_eq!(done.dest_qp(), connection(9, 4).to_qp());
         assert_eq!(done.seq(), Seq::new(5));
     }
@@ -140,7 +145,7 @@ mod tests {
             episode: Episode::new(3),
             requester: BladeId::from_low_bits(0),
             target: Target::Invalid,
-            supply: Supply::Grant,
+            source: Source::Grant,
         };
         let blades = BladeSet::from_bits(0b1011_0000);
         let packet = HandedOver {
@@ -153,13 +158,12 @@ mod tests {
         assert_eq!(blades, [4, 5, 7]);
         assert_eq!(sent[1].1, None, "one that is gone gets none");
         let copy = sent[2].1.expect("a copy for blade 7");
-        let bytes = zerocopy::IntoBytes::as_bytes(&copy);
-        let (envelope, message) = message::parse(bytes).expect("a message that blades get");
+        assert_eq!(copy.bth.opcode, Opcode::Invalidate as u8);
         assert_eq!(
-            (envelope.qp, envelope.seq),
+            (copy.bth.dest_qp(), copy.bth.seq()),
             (connection(7, 9).to_qp(), Seq::new(50))
         );
-        assert_eq!(message, Message::Invalidate(invalidation));
+        assert_eq!(copy.ceth.invalidation(), Ok(invalidation));
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
     addr::Va,
-    directory::{State, Was, Word},
+    directory::{Prior, State, Word},
     id::{BladeId, BladeSet, Connection},
     verdict::Verdict,
     wire::Opcode,
@@ -157,7 +157,7 @@ impl<N: fmt::Display, F: Fn(BladeId) -> N> fmt::Display for Shown<F> {
             State::SharedToModified => "SM",
             State::ModifiedToShared => "MS",
             State::ModifiedToModified => "MM",
-            State::Held => "H",
+            State::Locked => "H",
         })?;
         if word.blades() != BladeSet::EMPTY {
             f.write_str("{")?;
@@ -170,12 +170,12 @@ impl<N: fmt::Display, F: Fn(BladeId) -> N> fmt::Display for Shown<F> {
         if word.state().is_busy() {
             write!(f, " for {}", (self.1)(word.requester()))?;
         }
-        match word.was() {
+        match word.prior() {
             None => Ok(()),
-            Some(Was::Invalid) => f.write_str(" was I"),
-            Some(Was::Shared) => f.write_str(" was S"),
-            Some(Was::Modified) => f.write_str(" was M"),
-            Some(Was::Lost) => f.write_str(" was lost"),
+            Some(Prior::Invalid) => f.write_str(" was I"),
+            Some(Prior::Shared) => f.write_str(" was S"),
+            Some(Prior::Modified) => f.write_str(" was M"),
+            Some(Prior::Lost) => f.write_str(" was lost"),
         }
     }
 }
@@ -227,10 +227,10 @@ mod tests {
                 start.busy(State::ModifiedToModified, blade(3), other),
                 "MM{c1} for c3",
             ),
-            (start.held(Was::Invalid, BladeSet::EMPTY), "H was I"),
-            (start.held(Was::Shared, both), "H{c0,c1} was S"),
-            (start.held(Was::Modified, other), "H{c1} was M"),
-            (start.held(Was::Lost, BladeSet::EMPTY), "H was lost"),
+            (start.locked(Prior::Invalid, BladeSet::EMPTY), "H was I"),
+            (start.locked(Prior::Shared, both), "H{c0,c1} was S"),
+            (start.locked(Prior::Modified, other), "H{c1} was M"),
+            (start.locked(Prior::Lost, BladeSet::EMPTY), "H was lost"),
         ];
         for (word, text) in cases {
             assert_eq!(Shown(word, |blade| blade).to_string(), text);

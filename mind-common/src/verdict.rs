@@ -3,7 +3,7 @@
 //! A verdict's number is its place in the counters of a port. Programs count it, and the loader,
 //! the metrics and the tests name it, so a packet that went astray can be found by its reason.
 
-use crate::wire::Refusal;
+use crate::refusal::Refusal;
 
 /// What the network sees of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ verdicts! {
     /// Answer to an INVALIDATE, the last one: became a READ in the requester's name.
     Fetched: "fetched", Kind::Forwarded;
     /// Answer to an INVALIDATE, the last one: the page goes on to the requester.
-    Supplied: "supplied", Kind::Forwarded;
+    PageForwarded: "page-forwarded", Kind::Forwarded;
     /// Answer to an INVALIDATE that is over, or was answered before.
     StaleAnswer: "stale-answer", Kind::Dropped;
 
@@ -227,6 +227,57 @@ impl core::fmt::Display for Verdict {
         f.pad(self.name())
     }
 }
+
+/// Why a packet's way ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The host's stack gets it.
+    Pass(Verdict),
+    /// It goes back as a refusal.
+    Refuse(Verdict, Refusal),
+    /// It ends here.
+    Drop(Verdict),
+}
+
+impl Stop {
+    /// What `verdict` stands for. [`stop!`](crate::stop) calls it in a `const` block, so that no program carries the
+    /// table of verdicts.
+    #[inline(always)]
+    pub const fn because(verdict: Verdict) -> Self {
+        match verdict.kind() {
+            Kind::Passed => Self::Pass(verdict),
+            Kind::Refused(refusal) => Self::Refuse(verdict, refusal),
+            Kind::Forwarded | Kind::Answered | Kind::Consumed | Kind::Dropped => {
+                Self::Drop(verdict)
+            }
+        }
+    }
+
+    /// The directory's machine refuses.
+    #[inline(always)]
+    pub const fn directory(refusal: Refusal) -> Self {
+        Self::Refuse(Verdict::of_directory(refusal), refusal)
+    }
+
+    /// What became of the packet.
+    #[inline(always)]
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Pass(verdict) | Self::Refuse(verdict, _) | Self::Drop(verdict) => verdict,
+        }
+    }
+}
+
+/// Ends a stage early, with a verdict that is known when it is compiled.
+#[macro_export]
+macro_rules! stop {
+    ($verdict:ident) => {
+        const { $crate::verdict::Stop::because($crate::verdict::Verdict::$verdict) }
+    };
+}
+
+/// A stage's result.
+pub type Staged<T> = Result<T, Stop>;
 
 #[cfg(test)]
 mod tests {

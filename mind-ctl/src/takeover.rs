@@ -24,7 +24,7 @@ pub struct FoundSlot {
     /// Which, and what it covers.
     pub entry: Entry,
     /// Whether it is held for a change, and not because writes in it are lost.
-    pub is_held: bool,
+    pub is_locked: bool,
 }
 
 /// What the maps say.
@@ -43,7 +43,7 @@ pub struct Takeover {
     pub entries: Vec<Entry>,
     /// All blocks that have regions, each with its table. Each page's number in there is to be as `entries` say.
     pub blocks: BTreeMap<u64, Table>,
-    /// Held slots that are to cover this.
+    /// Locked slots that are to cover this.
     pub cover: Vec<Entry>,
     /// Free slots that are to be these regions'.
     pub open: Vec<Entry>,
@@ -123,7 +123,7 @@ impl Takeover {
             let last = next + entry.region.size();
             let upper = entry.region.halves().filter(|(_, upper)| {
                 let covered = found.get(&upper.base().0).into_iter().flatten();
-                slot.is_held
+                slot.is_locked
                     && covered
                         .map(|other| other.entry.region)
                         .any(|other| other == *upper)
@@ -141,7 +141,7 @@ impl Takeover {
 
     /// Pages from `next` to `gap` have no slot. Where they go on.
     fn fill(&mut self, before: Option<FoundSlot>, next: u64, gap: u64, free: &mut Free<'_>) -> u64 {
-        let whole = before.filter(|before| before.is_held).and_then(|before| {
+        let whole = before.filter(|before| before.is_locked).and_then(|before| {
             let (lower, upper) = before.entry.region.whole()?.halves()?;
             let is_its = lower == before.entry.region
                 && upper.base().0 == next

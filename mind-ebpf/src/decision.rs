@@ -1,44 +1,9 @@
-//! How a stage says what becomes of a packet, and how that is counted.
+//! What becomes of a packet in a program, and how that is counted.
 
 use aya_ebpf::{EbpfContext, Global};
-use mind_common::{
-    verdict::{Kind, Verdict},
-    wire::Refusal,
-};
+use mind_common::verdict::Verdict;
 
 use crate::maps;
-
-/// A stage ends the packet's way through the program: early, as `Err`.
-#[derive(Clone, Copy)]
-pub enum Stop {
-    /// The host's stack gets it.
-    Pass(Verdict),
-    /// It goes back as a refusal.
-    Refuse(Verdict, Refusal),
-    /// It ends here.
-    Drop(Verdict),
-}
-
-impl Stop {
-    /// What `verdict` stands for. Call it with a constant, in a `const` block, so that no program
-    /// carries the table of verdicts.
-    #[inline(always)]
-    pub const fn because(verdict: Verdict) -> Self {
-        match verdict.kind() {
-            Kind::Passed => Self::Pass(verdict),
-            Kind::Refused(refusal) => Self::Refuse(verdict, refusal),
-            Kind::Forwarded | Kind::Answered | Kind::Consumed | Kind::Dropped => {
-                Self::Drop(verdict)
-            }
-        }
-    }
-
-    /// The directory's state machine refuses.
-    #[inline(always)]
-    pub const fn directory(refusal: Refusal) -> Self {
-        Self::Refuse(Verdict::of_directory(refusal), refusal)
-    }
-}
 
 /// What becomes of a packet that went all the way: the verdict, and the program's return value.
 #[derive(Clone, Copy)]
@@ -48,17 +13,6 @@ pub struct Decision {
     /// What the kernel shall do: an XDP action.
     pub action: u32,
 }
-
-/// A stage's result.
-pub type Staged<T = Decision> = Result<T, Stop>;
-
-/// Ends a stage early, with a verdict that is known when it is compiled.
-macro_rules! stop {
-    ($verdict:ident) => {
-        const { $crate::decision::Stop::because(mind_common::verdict::Verdict::$verdict) }
-    };
-}
-pub(crate) use stop;
 
 /// Whether each verdict is logged: the loader says so before the program is loaded, so the
 /// verifier takes the logging out of a program that does not log.

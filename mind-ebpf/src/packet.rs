@@ -16,7 +16,9 @@ use mind_common::{
     checksum::Change,
     rewrite,
     serial::Version,
+    stop,
     table::{HEADERS_LEN, Peer, Switch},
+    verdict::Staged,
     wire::{
         Aeth, AtomicEth, Bth, CETH_LEN, Ceth, OUTER_LEN, Opcode, Reth, SHORT_REQUEST_LEN, Syndrome,
         UDP_PORT,
@@ -28,8 +30,6 @@ use network_types::{
     udp::UdpHdr,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-use crate::decision::{Staged, stop};
 
 /// Version 4, header of 20 bytes: no options.
 const VERSION_AND_LENGTH: u8 = 0x45;

@@ -6,7 +6,7 @@
 //! decided by `mind-common`'s functions, the ones that the real programs call, in the order in
 //! which those call them; a test runs both on the same packets (`mind-dataplane`'s `nodes`).
 //!
-//! * [`packet`]: datagrams, with as much of a page as somebody wants to follow,
+//! * [`datagram`]: datagrams, with as much of a page as somebody wants to follow,
 //! * [`switch`]: the directory, the tables beside it, and what becomes of a packet,
 //! * [`memory`]: a memory blade's pages,
 //! * [`controller`]: who is there, and what becomes of regions.
@@ -18,10 +18,10 @@
 
 pub mod compute;
 pub mod controller;
+pub mod datagram;
 pub mod memory;
 #[cfg(feature = "mutants")]
 pub mod mutant;
-pub mod packet;
 pub mod switch;
 
 use mind_common::id::BladeId;

@@ -12,10 +12,10 @@ use mind_common::{
     rewrite,
     serial::{Seq, Version},
     verdict::{Kind, Verdict},
-    wire::{Syndrome, message::Atomic},
+    wire::{Atomic, Syndrome},
 };
 
-use crate::packet::{Body, Content, Packet};
+use crate::datagram::{Body, Content, Datagram};
 
 /// Bytes of the word that an atomic operation is about.
 const WORD: u64 = 8;
@@ -60,7 +60,7 @@ impl<P: Content> Memory<P> {
     }
 
     /// What becomes of `packet`, and what goes back to the switch.
-    pub fn handle(&mut self, packet: Packet<P>) -> (Verdict, Option<Packet<P>>) {
+    pub fn handle(&mut self, packet: Datagram<P>) -> (Verdict, Option<Datagram<P>>) {
         let bth = packet.bth();
         let answered = self.dispatch(packet);
         let (verdict, body) = match answered {
@@ -77,10 +77,10 @@ impl<P: Content> Memory<P> {
             }
         };
         let bth = rewrite::answer(&bth, body.opcode());
-        (verdict, Some(Packet::new(&bth, body)))
+        (verdict, Some(Datagram::new(&bth, body)))
     }
 
-    fn dispatch(&mut self, packet: Packet<P>) -> Staged<(Verdict, Body<P>)> {
+    fn dispatch(&mut self, packet: Datagram<P>) -> Staged<(Verdict, Body<P>)> {
         match packet.body {
             Body::Request {
                 want: Want::Read,

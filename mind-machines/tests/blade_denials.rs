@@ -4,12 +4,14 @@
 use mind_common::{
     addr::{Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
-    wire::{
-        Refusal, Syndrome,
-        message::{Envelope, PageRequest},
-    },
+    refusal::Refusal,
+    serial::Version,
+    wire::Syndrome,
 };
-use mind_machines::compute::{Access, Action, Blade, Config, Incoming, Outgoing};
+use mind_machines::{
+    compute::{Access, Action, Blade, Config},
+    datagram::{Body, Datagram, Envelope, PageRequest},
+};
 
 const PAGE: PageRequest = PageRequest {
     page: Va(WINDOW_BASE),
@@ -37,18 +39,28 @@ fn read(blade: &mut Blade) -> Vec<Action> {
 
 fn deny(blade: &mut Blade, request: Envelope) -> Vec<Action> {
     let mut out = Vec::new();
-    let denied = Incoming::Acknowledge(Syndrome::Refused(Refusal::Denied));
-    blade.receive_headers(2, &request, denied, &mut out);
+    let denied = Body::Acknowledge {
+        syndrome: Syndrome::Refused(Refusal::Denied),
+        version: Version::new(0),
+    };
+    blade.receive(
+        2,
+        Datagram {
+            envelope: request,
+            body: denied,
+        },
+        &mut out,
+    );
     out
 }
 
 fn request(actions: &[Action]) -> Envelope {
     match actions {
         [
-            Action::Send {
+            Action::Send(Datagram {
                 envelope,
-                message: Outgoing::Request { .. },
-            },
+                body: Body::Request { .. },
+            }),
         ] => *envelope,
         other => panic!("a request should be sent, and nothing else done: {other:?}"),
     }

@@ -4,13 +4,14 @@
 use mind_common::{
     addr::{Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
+    refusal::Refusal,
     serial::Version,
-    wire::{
-        Refusal, Syndrome,
-        message::{Envelope, PageRequest},
-    },
+    wire::Syndrome,
 };
-use mind_machines::compute::{Access, Action, Blade, Config, Incoming, Outgoing};
+use mind_machines::{
+    compute::{Access, Action, Blade, Config},
+    datagram::{Body, Datagram, Envelope, PageRequest},
+};
 
 const OWNER: PageRequest = PageRequest {
     page: Va(WINDOW_BASE),
@@ -20,11 +21,14 @@ const STRANGER: PageRequest = PageRequest {
     domain: DomainId(8),
     ..OWNER
 };
-const PAGE: Incoming = Incoming::Page {
+const PAGE: Body<()> = Body::ReadResponse {
     version: Version::new(4),
-    about: None,
+    data: (),
 };
-const DENIED: Incoming = Incoming::Acknowledge(Syndrome::Refused(Refusal::Denied));
+const DENIED: Body<()> = Body::Acknowledge {
+    syndrome: Syndrome::Refused(Refusal::Denied),
+    version: Version::new(0),
+};
 
 fn blade() -> Blade {
     let connection = Connection {
@@ -40,9 +44,16 @@ fn fault(blade: &mut Blade, page: PageRequest, access: Access) -> Vec<Action> {
     out
 }
 
-fn answer(blade: &mut Blade, to: Envelope, answer: Incoming) -> Vec<Action> {
+fn answer(blade: &mut Blade, to: Envelope, answer: Body<()>) -> Vec<Action> {
     let mut out = Vec::new();
-    blade.receive_headers(2, &to, answer, &mut out);
+    blade.receive(
+        2,
+        Datagram {
+            envelope: to,
+            body: answer,
+        },
+        &mut out,
+    );
     out.retain(|action| !matches!(action, Action::Served { .. }));
     out
 }
@@ -50,10 +61,10 @@ fn answer(blade: &mut Blade, to: Envelope, answer: Incoming) -> Vec<Action> {
 /// The one request in `actions`, which must be for that page of that domain.
 fn request(actions: &[Action], of: PageRequest) -> Envelope {
     let mut requests = actions.iter().filter_map(|action| match action {
-        Action::Send {
+        Action::Send(Datagram {
             envelope,
-            message: Outgoing::Request { page, .. },
-        } if *page == of => Some(*envelope),
+            body: Body::Request { page, .. },
+        }) if *page == of => Some(*envelope),
         _ => None,
     });
     let envelope = requests.next().expect("a request should be sent");

@@ -4,13 +4,13 @@
 use mind_common::{
     addr::{Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
+    refusal::Refusal,
     serial::Version,
-    wire::{
-        Message, Refusal,
-        message::{Envelope, PageRequest},
-    },
 };
-use mind_machines::compute::{Access, Action, Blade, Config, Outgoing};
+use mind_machines::{
+    compute::{Access, Action, Blade, Config},
+    datagram::{Body, Datagram, Envelope, PageRequest},
+};
 
 const SECOND: u64 = 1_000_000_000;
 const PAGE: PageRequest = PageRequest {
@@ -43,11 +43,11 @@ fn times(happened: &[(u64, Action)], which: impl Fn(&Action) -> bool) -> Vec<u64
 }
 
 fn is_send(action: &Action) -> bool {
-    matches!(action, Action::Send { .. })
+    matches!(action, Action::Send(_))
 }
 
 fn is_appeal(action: &Action) -> bool {
-    matches!(action, Action::Appeal { page } if *page == PAGE)
+    matches!(action, Action::ReportStuck { page } if *page == PAGE)
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_request_is_repeated_appealed_and_given_up() {
     let mut blade = Blade::new(config());
     let mut actions = Vec::new();
     blade.fault(1, PAGE, Access::Read, &mut actions);
-    assert!(matches!(actions[..], [Action::Send { .. }]));
+    assert!(matches!(actions[..], [Action::Send(_)]));
     let happened = wait(&mut blade, 60 * SECOND);
 
     let sent = times(&happened, is_send);
@@ -95,8 +95,10 @@ fn who_is_told_busy_for_ever_appeals_too() {
     let mut actions = Vec::new();
     blade.fault(1, PAGE, Access::Write, &mut actions);
     let mut appeals = 0;
-    while let Some(Action::Send { envelope, .. }) = actions.iter().find(|action| is_send(action)) {
-        let refused = Message::Acknowledge {
+    while let Some(Action::Send(Datagram { envelope, .. })) =
+        actions.iter().find(|action| is_send(action))
+    {
+        let refused = Body::Acknowledge {
             syndrome: mind_common::wire::Syndrome::Refused(Refusal::Busy),
             version: Version::default(),
         };
@@ -106,8 +108,10 @@ fn who_is_told_busy_for_ever_appeals_too() {
         // As soon as it asks.
         blade.receive(
             now.saturating_sub(3_000_000).max(1),
-            &envelope,
-            &refused,
+            Datagram {
+                envelope,
+                body: refused,
+            },
             &mut actions,
         );
         assert_eq!(actions, []);
@@ -130,25 +134,24 @@ fn a_write_back_is_never_given_up() {
     let mut blade = Blade::new(config());
     let mut actions = Vec::new();
     blade.fault(1, PAGE, Access::Write, &mut actions);
-    let Some(Action::Send { envelope, .. }) = actions.first() else {
+    let Some(Action::Send(Datagram { envelope, .. })) = actions.first() else {
         panic!("a fault asks: {actions:?}");
     };
-    let data = [0; mind_common::addr::PAGE_SIZE];
-    let response = Message::ReadResponse {
+    let body = Body::ReadResponse {
         version: Version::new(4),
-        data: &data,
+        data: (),
     };
     let envelope: Envelope = *envelope;
     actions.clear();
-    blade.receive(1000, &envelope, &response, &mut actions);
-    let range = PAGE.page.0..PAGE.page.0 + data.len() as u64;
+    blade.receive(1000, Datagram { envelope, body }, &mut actions);
+    let range = PAGE.page.0..PAGE.page.0 + mind_common::addr::PAGE_SIZE as u64;
     blade.flush(SECOND, range, None, 9, &mut actions);
     let happened = wait(&mut blade, 600 * SECOND);
     assert!(!blade.is_quiet());
     assert_eq!(times(&happened, is_appeal), []);
     assert_eq!(times(&happened, |action| !is_send(action)), []);
     let is_write_back = |action: &Action| {
-        matches!(action, Action::Send { message: Outgoing::WriteBack { page, version }, .. }
+        matches!(action, Action::Send(Datagram { body: Body::Write { page, version, .. }, .. })
             if *page == PAGE && *version == Version::new(5))
     };
     assert!(times(&happened, is_write_back).len() > 5000);

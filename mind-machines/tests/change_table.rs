@@ -5,7 +5,7 @@ mod changes;
 
 use changes::{Ending, Event, Scene, explore};
 use mind_common::{
-    directory::{State, Want, Was, Word, machine::Loss},
+    directory::{Prior, State, Want, Word, machine::Loss},
     id::BladeSet,
 };
 use mind_machines::controller::procedure::{Change, Outcome};
@@ -16,7 +16,7 @@ const CHANGES: [Change; 5] = [
     Change::Free,
     Change::Split,
     Change::Merge,
-    Change::Mourn,
+    Change::MarkLost,
 ];
 
 /// Every way that a change can go with so many events of others in between, from each of these
@@ -27,7 +27,7 @@ fn a_change_is_right_and_ends_whatever_else_happens() {
         let mut endings = std::collections::HashSet::new();
         for scene in Scene::all(change) {
             if change == Change::Reset {
-                endings.extend(explore(scene.clone().on_appeal(), 3));
+                endings.extend(explore(scene.clone().for_stuck(), 3));
             }
             endings.extend(explore(scene, 3));
         }
@@ -38,7 +38,7 @@ fn a_change_is_right_and_ends_whatever_else_happens() {
         );
         assert!(endings.contains(&Outcome::Nothing), "{change:?}");
         let without_loss = endings.contains(&Outcome::Changed(Loss::Nothing));
-        assert_eq!(without_loss, change != Change::Mourn, "{change:?}");
+        assert_eq!(without_loss, change != Change::MarkLost, "{change:?}");
         let left = endings.contains(&Outcome::LeftAlone);
         assert_eq!(left, change.is_of_two(), "{change:?}");
     }
@@ -56,7 +56,7 @@ proptest! {
         let scenes: Vec<_> = Scene::all(change).collect();
         let mut scene = scenes[start % scenes.len()].clone();
         if appealed && change == Change::Reset {
-            scene = scene.on_appeal();
+            scene = scene.for_stuck();
         }
         if fails {
             scene = scene.failing_on_loss();
@@ -107,7 +107,7 @@ fn an_appeal_resets_what_is_stuck_and_nothing_else() {
         (Modified, &[1]),
     ] {
         let word = settled(state, blades);
-        let mut scene = Scene::new(Change::Reset, word, Word::default()).on_appeal();
+        let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
         scene.run();
         assert_eq!(scene.ending(), Ending::Over(Outcome::Nothing), "{word:?}");
         assert_eq!(scene.words[0], word);
@@ -118,12 +118,12 @@ fn an_appeal_resets_what_is_stuck_and_nothing_else() {
         (ModifiedToModified, &[1], &[1]),
     ] {
         let word = settled(state, blades);
-        let mut scene = Scene::new(Change::Reset, word, Word::default()).on_appeal();
+        let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
         assert_eq!(scene.run(), changes::set(asked), "{word:?}");
         assert_eq!(scene.words[0].state(), Invalid);
 
         // Busy for somebody else when it is looked at again: it moves.
-        let mut scene = Scene::new(Change::Reset, word, Word::default()).on_appeal();
+        let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
         scene.step();
         for blade in blades {
             scene.happen(Event::Answer(0, changes::blade(*blade)));
@@ -135,9 +135,9 @@ fn an_appeal_resets_what_is_stuck_and_nothing_else() {
         scene.run();
         assert_eq!(scene.ending(), Ending::Over(Outcome::Nothing), "{word:?}");
     }
-    // Held, and nobody is changing it: what did was given up half way.
-    let word = settled(Shared, &[1]).held(Was::Shared, changes::set(&[1]));
-    let mut scene = Scene::new(Change::Reset, word, Word::default()).on_appeal();
+    // Locked, and nobody is changing it: what did was given up half way.
+    let word = settled(Shared, &[1]).locked(Prior::Shared, changes::set(&[1]));
+    let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
     assert_eq!(scene.run(), changes::set(&[1]));
     assert_eq!(scene.words[0].state(), Invalid);
 }
@@ -194,7 +194,7 @@ fn a_merge_disturbs_those_only_whose_copies_do_not_go_together() {
 fn who_chose_to_be_told_of_a_loss_gets_nothing_of_the_region_any_more() {
     for fails in [false, true] {
         let mut scene = Scene::new(
-            Change::Mourn,
+            Change::MarkLost,
             settled(State::Modified, &[1]),
             Word::default(),
         );
@@ -206,7 +206,7 @@ fn who_chose_to_be_told_of_a_loss_gets_nothing_of_the_region_any_more() {
         let word = scene.words[0];
         assert_eq!(scene.ending(), Ending::Over(Outcome::Changed(Loss::Writes)));
         match fails {
-            true => assert_eq!(word.was(), Some(Was::Lost)),
+            true => assert_eq!(word.prior(), Some(Prior::Lost)),
             false => assert_eq!(word.state(), State::Invalid),
         }
         // A second mourning, or any other change, finds it as it is.

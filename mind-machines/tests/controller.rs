@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 
 use mind_common::{
     addr::{Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    directory::{State, Want, Was},
+    directory::{Prior, State, Want},
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::{Seq, Version},
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
     verdict::Verdict,
-    wire::message::{Atomic, Envelope, PageRequest, Toll},
+    wire::{Atomic, Cost},
 };
 use mind_machines::{
     Node,
     controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    datagram::{Body, Datagram, Envelope, PageRequest},
     memory::Memory,
-    packet::{Body, Packet},
     switch::{Handled, Port, Switch},
 };
 
@@ -167,7 +167,7 @@ impl World {
             attempt: 0,
         };
         let port = Node::Compute(life.blade);
-        self.switch.handle(port, Packet { envelope, body })
+        self.switch.handle(port, Datagram { envelope, body })
     }
 
     fn request(&mut self, from: u8, want: Want, page: Va) -> Verdict {
@@ -194,14 +194,14 @@ impl World {
         (*to == MEMORY).then(|| self.memory.handle(*packet).0)
     }
 
-    fn word_at(&self, va: Va) -> (State, Option<Was>, u32) {
+    fn word_at(&self, va: Va) -> (State, Option<Prior>, u32) {
         let slot = self.switch.tables().slot(va).expect("it has a slot");
         let word = self.switch.slots()[slot].word;
-        (word.state(), word.was(), word.blades().bits())
+        (word.state(), word.prior(), word.blades().bits())
     }
 }
 
-const INVALID: (State, Option<Was>, u32) = (State::Invalid, None, 0);
+const INVALID: (State, Option<Prior>, u32) = (State::Invalid, None, 0);
 
 #[test]
 fn what_is_mapped_can_be_had_and_what_is_unmapped_cannot() {
@@ -248,7 +248,7 @@ fn what_a_blade_wrote_is_mourned_and_its_late_write_back_refused() {
         };
         assert_eq!((lost.region, lost.with), (region(2), Some(gone)));
         let expected = if fails {
-            (State::Held, Some(Was::Lost), 0)
+            (State::Locked, Some(Prior::Lost), 0)
         } else {
             INVALID
         };
@@ -286,7 +286,7 @@ fn a_blade_that_does_not_flush_is_sent_away() {
     let hanging = world.life(0);
     world.hang.insert(blade(0));
     assert_eq!(world.request(1, Want::Read, BASE), Verdict::Invalidate);
-    world.ask(Request::Appeal(BASE));
+    world.ask(Request::ReportStuck(BASE));
     let before = world.now;
     world.run();
     assert!(world.now >= before + Patience::default().stuck);
@@ -325,7 +325,7 @@ fn a_half_that_fails_since_writes_were_lost_fails_after_a_merge_was_tried() {
         let gone = world.life(0);
         world.controller.handle(Input::Broken(gone));
         world.run();
-        let fails = (State::Held, Some(Was::Lost), 0);
+        let fails = (State::Locked, Some(Prior::Lost), 0);
         assert_eq!(world.word_at(lost), fails);
         world.ask(Request::Merge(BASE));
         world.run();
@@ -380,7 +380,7 @@ fn an_appeal_for_a_region_that_is_well_changes_nothing() {
     let mut world = World::new(false);
     assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
     let before = world.switch.clone();
-    world.ask(Request::Appeal(BASE));
+    world.ask(Request::ReportStuck(BASE));
     world.run();
     assert_eq!(world.switch, before);
     assert_eq!(world.flushed, []);
@@ -496,9 +496,12 @@ fn ends_well(world: &World, gone: Connection, request: Request) {
         assert!(slots.insert(entry.slot), "two regions have one slot");
         let slot = world.switch.slots()[entry.slot];
         assert_eq!(slot.region, Some(entry.region), "{request:?}");
-        let is_lost = slot.word.was() == Some(Was::Lost);
-        let is_held = slot.word.state() == State::Held;
-        assert!(!is_held || is_lost && entry.fails, "{request:?}: {slot:?}");
+        let is_lost = slot.word.prior() == Some(Prior::Lost);
+        let is_locked = slot.word.state() == State::Locked;
+        assert!(
+            !is_locked || is_lost && entry.fails,
+            "{request:?}: {slot:?}"
+        );
         assert!(!slot.word.blades().contains(gone.blade), "{slot:?}");
         for page in entry.region.pages() {
             assert_eq!(tables.slot(page), Some(entry.slot));
@@ -544,7 +547,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
     let lives: Vec<_> = (0..3).map(|number| world.life(number)).collect();
     let mut late = Vec::new();
     // Who has it gives it up as soon as it is asked.
-    let acquire = |world: &mut World, from: usize, late: &mut Vec<Packet<u64>>| {
+    let acquire = |world: &mut World, from: usize, late: &mut Vec<Datagram<u64>>| {
         let (want, domain) = (Want::Acquire, DOMAIN);
         let wanted = PageRequest {
             page: upper,
@@ -569,7 +572,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
             let life = lives[usize::from(owner.get())];
             let body = Body::Answer {
                 invalidation,
-                toll: Toll::default(),
+                cost: Cost::default(),
                 fetch: true,
             };
             let verdict = world.send(life, body).verdict;
@@ -579,7 +582,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
                 seq: packet.seq(),
                 attempt: 0,
             };
-            late.push(Packet { envelope, body });
+            late.push(Datagram { envelope, body });
         }
     };
     let mut answers = Vec::new();
@@ -594,7 +597,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
         // As it suits an old answer, where there is one of the next episode by the owner.
         let slot = world.switch.tables().slot(upper).expect("it has a slot");
         let word = world.switch.slots()[slot].word;
-        let suits = |packet: &&Packet<u64>| {
+        let suits = |packet: &&Datagram<u64>| {
             let Body::Answer { invalidation, .. } = packet.body else {
                 return false;
             };

@@ -7,15 +7,15 @@ use std::collections::HashSet;
 
 use mind_common::{
     directory::{
-        Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, State, Supply, Target, Want,
-        Was, Word,
+        Answer, AnswerVerdict, Invalidations, Prior, Request, RequestVerdict, Source, State,
+        Target, Transition, Want, Word,
         machine::{Loss, may_operate, may_write_back, on_answer, on_loss, on_request},
     },
     id::{BladeId, BladeSet},
+    refusal::Refusal,
     serial::Episode,
-    wire::Refusal,
 };
-use mind_machines::controller::procedure::{hold, release, seize};
+use mind_machines::controller::procedure::{lock, lock_by_force, unlock};
 
 const WANTS: [Want; 3] = [Want::Read, Want::Acquire, Want::Upgrade];
 
@@ -33,9 +33,9 @@ fn word(state: State, blades: &[u8]) -> Word {
     Word::new(state, requester, Episode::new(7), set(blades))
 }
 
-/// A held word, in episode 8: what a word of episode 7 becomes.
-fn held(was: Was, blades: &[u8]) -> Word {
-    word(State::Invalid, &[]).held(was, set(blades))
+/// A locked word, in episode 8: what a word of episode 7 becomes.
+fn locked(was: Prior, blades: &[u8]) -> Word {
+    word(State::Invalid, &[]).locked(was, set(blades))
 }
 
 /// A busy word for `requester`, in episode 8: what a word of episode 7 becomes.
@@ -43,22 +43,22 @@ fn busy(state: State, requester: u8, blades: &[u8]) -> Word {
     Word::new(state, c(requester), Episode::new(8), set(blades))
 }
 
-fn invalidate(blades: &[u8], target: Target, supply: Supply) -> RequestVerdict {
-    RequestVerdict::Invalidate(Order {
+fn invalidate(blades: &[u8], target: Target, source: Source) -> RequestVerdict {
+    RequestVerdict::Invalidate(Invalidations {
         blades: set(blades),
         target,
-        supply,
+        source,
         requester: c(1),
         episode: Episode::new(8),
         repeated: false,
     })
 }
 
-fn repeat(blades: &[u8], target: Target, supply: Supply) -> RequestVerdict {
-    RequestVerdict::Invalidate(Order {
+fn repeat(blades: &[u8], target: Target, source: Source) -> RequestVerdict {
+    RequestVerdict::Invalidate(Invalidations {
         blades: set(blades),
         target,
-        supply,
+        source,
         requester: c(9),
         episode: Episode::new(7),
         repeated: true,
@@ -102,14 +102,14 @@ fn rows() -> Vec<Row> {
             word(Free, &[]),
             Refuse(Refusal::Busy),
         );
-        for was in Was::ALL {
+        for was in Prior::ALL {
             let refusal = match was {
-                Was::Invalid | Was::Shared | Was::Modified => Refusal::Busy,
-                Was::Lost => Refusal::Unreachable,
+                Prior::Invalid | Prior::Shared | Prior::Modified => Refusal::Busy,
+                Prior::Lost => Refusal::Unreachable,
             };
             for blades in [&[][..], &[1], &[1, 2]] {
-                let held = held(was, blades);
-                row(held, want, held, Refuse(refusal));
+                let locked = locked(was, blades);
+                row(locked, want, locked, Refuse(refusal));
             }
         }
     }
@@ -151,20 +151,20 @@ fn rows() -> Vec<Row> {
             word(Shared, sharers),
             Want::Acquire,
             busy(SharedToModified, 1, &[2]),
-            invalidate(&[2], Target::Invalid, Supply::Fetch),
+            invalidate(&[2], Target::Invalid, Source::Fetch),
         );
     }
     row(
         word(Shared, &[1, 2, 3, 4, 5]),
         Want::Acquire,
         busy(SharedToModified, 1, &[2, 3, 4, 5]),
-        invalidate(&[2, 3, 4, 5], Target::Invalid, Supply::Fetch),
+        invalidate(&[2, 3, 4, 5], Target::Invalid, Source::Fetch),
     );
     row(
         word(Shared, &[1, 2, 3]),
         Want::Upgrade,
         busy(SharedToModified, 1, &[2, 3]),
-        invalidate(&[2, 3], Target::Invalid, Supply::Grant),
+        invalidate(&[2, 3], Target::Invalid, Source::Grant),
     );
 
     // M: the owner has all it asks for; anybody else waits for the owner.
@@ -177,33 +177,33 @@ fn rows() -> Vec<Row> {
         theirs,
         Want::Read,
         busy(ModifiedToShared, 1, &[2]),
-        invalidate(&[2], Target::Shared, Supply::Forward),
+        invalidate(&[2], Target::Shared, Source::Forward),
     );
     row(
         theirs,
         Want::Acquire,
         busy(ModifiedToModified, 1, &[2]),
-        invalidate(&[2], Target::Invalid, Supply::Forward),
+        invalidate(&[2], Target::Invalid, Source::Forward),
     );
     row(theirs, Want::Upgrade, theirs, Refuse(Refusal::NoCopy));
 
     // Busy: ask again; who asks repeatedly has what is owed sent once more.
     for want in WANTS {
-        for (state, blades, target, supply) in [
+        for (state, blades, target, source) in [
             (
                 SharedToModified,
                 &[2, 3][..],
                 Target::Invalid,
-                Supply::Fetch,
+                Source::Fetch,
             ),
-            (SharedToModified, &[1], Target::Invalid, Supply::Fetch),
-            (ModifiedToShared, &[2], Target::Shared, Supply::Forward),
-            (ModifiedToModified, &[2], Target::Invalid, Supply::Forward),
+            (SharedToModified, &[1], Target::Invalid, Source::Fetch),
+            (ModifiedToShared, &[2], Target::Shared, Source::Forward),
+            (ModifiedToModified, &[2], Target::Invalid, Source::Forward),
         ] {
             let before = word(state, blades);
             for (repeated, verdict) in [
                 (false, Refuse(Refusal::Busy)),
-                (true, repeat(blades, target, supply)),
+                (true, repeat(blades, target, source)),
             ] {
                 rows.push(Row {
                     before,
@@ -351,9 +351,13 @@ fn only_an_owner_writes_back_also_while_it_is_asked_to_give_up() {
         assert!(!may_write_back(word(state, &[2]), c(9)), "{state:?}");
     }
     // And while the controller has it give up a region that was its own.
-    for was in Was::ALL {
-        let word = held(was, &[2]);
-        assert_eq!(may_write_back(word, c(2)), was == Was::Modified, "{was:?}");
+    for was in Prior::ALL {
+        let word = locked(was, &[2]);
+        assert_eq!(
+            may_write_back(word, c(2)),
+            was == Prior::Modified,
+            "{was:?}"
+        );
         assert!(!may_write_back(word, c(3)), "{was:?}");
     }
 }
@@ -363,7 +367,7 @@ fn an_atomic_operation_in_memory_is_for_the_owner_only() {
     use State::*;
     for state in State::ALL {
         let others = match state {
-            Free | Held => Err(Refusal::Busy),
+            Free | Locked => Err(Refusal::Busy),
             _ => Err(Refusal::NoCopy),
         };
         let owners = match state {
@@ -384,25 +388,25 @@ fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
     for state in State::ALL {
         let before = word(state, &[2, 3]);
         let (was, is_settled) = match state {
-            Free | Held => (None, false),
-            Invalid => (Some(Was::Invalid), true),
-            Shared => (Some(Was::Shared), true),
-            Modified => (Some(Was::Modified), true),
-            SharedToModified => (Some(Was::Shared), false),
-            ModifiedToShared | ModifiedToModified => (Some(Was::Modified), false),
+            Free | Locked => (None, false),
+            Invalid => (Some(Prior::Invalid), true),
+            Shared => (Some(Prior::Shared), true),
+            Modified => (Some(Prior::Modified), true),
+            SharedToModified => (Some(Prior::Shared), false),
+            ModifiedToShared | ModifiedToModified => (Some(Prior::Modified), false),
         };
-        let of_settled = was.filter(|_| is_settled).map(|was| held(was, &[2, 3]));
-        assert_eq!(hold(before), of_settled, "{state:?}");
+        let of_settled = was.filter(|_| is_settled).map(|was| locked(was, &[2, 3]));
+        assert_eq!(lock(before), of_settled, "{state:?}");
         let of_busy = match was {
             _ if is_settled => None,
             // Who has answered is not listed any more, and may have a copy all the same.
-            Some(Was::Shared) => Some(held(Was::Shared, &[2, 3, 9])),
-            was => was.map(|was| held(was, &[2, 3])),
+            Some(Prior::Shared) => Some(locked(Prior::Shared, &[2, 3, 9])),
+            was => was.map(|was| locked(was, &[2, 3])),
         };
-        assert_eq!(seize(before, set(&[2, 3, 9])), of_busy, "{state:?}");
-        let released = release(before, Invalid, BladeSet::EMPTY);
-        assert_eq!(released.is_some(), state == Held, "{state:?}");
-        assert_eq!(release(before, SharedToModified, BladeSet::EMPTY), None);
+        assert_eq!(lock_by_force(before, set(&[2, 3, 9])), of_busy, "{state:?}");
+        let unlocked = unlock(before, Invalid, BladeSet::EMPTY);
+        assert_eq!(unlocked.is_some(), state == Locked, "{state:?}");
+        assert_eq!(unlock(before, SharedToModified, BladeSet::EMPTY), None);
     }
 }
 
@@ -410,9 +414,9 @@ fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
 fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
     let before = word(State::ModifiedToModified, &[2]);
     let late = answer(before, 2);
-    let held = seize(before, set(&[2])).expect("a busy word can be seized");
-    assert_eq!(on_answer(SLOT, held, late).verdict, AnswerVerdict::Stale);
-    let free = release(held, State::Modified, set(&[2])).expect("a held word can be released");
+    let locked = lock_by_force(before, set(&[2])).expect("a busy word can be seized");
+    assert_eq!(on_answer(SLOT, locked, late).verdict, AnswerVerdict::Stale);
+    let free = unlock(locked, State::Modified, set(&[2])).expect("a locked word can be unlocked");
     let request = Request {
         from: before.requester(),
         want: Want::Acquire,
@@ -436,11 +440,11 @@ fn the_way_of_a_request_is_named_after_the_words_it_led_from_and_to() {
         (ModifiedToModified, Modified, "M->M"),
         (Modified, Modified, "owned"),
     ] {
-        let path = Path::between(word(before, &[1]), word(after, &[1]));
-        assert_eq!(path.name(), name, "{before:?} to {after:?}");
-        assert_eq!(Path::from_u8(path as u8), Some(path));
+        let transition = Transition::between(word(before, &[1]), word(after, &[1]));
+        assert_eq!(transition.name(), name, "{before:?} to {after:?}");
+        assert_eq!(Transition::from_u8(transition as u8), Some(transition));
     }
-    assert_eq!(Path::from_u8(Path::ALL.len() as u8), None);
+    assert_eq!(Transition::from_u8(Transition::ALL.len() as u8), None);
 }
 
 #[test]
@@ -452,7 +456,7 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
     };
     let invalid = word(Invalid, &[]);
     // Until memory is fenced against what the blade may still have sent.
-    let orphan = held(Was::Modified, &[]);
+    let orphan = locked(Prior::Modified, &[]);
     for (before, expected) in [
         (word(Free, &[]), None),
         (word(Invalid, &[]), None),
@@ -465,20 +469,20 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
         (word(Modified, &[3]), None),
         (word(Modified, &[2]), Some((orphan, Loss::Writes))),
         (
-            held(Was::Invalid, &[2, 3]),
-            Some((held(Was::Invalid, &[3]), Loss::Nothing)),
+            locked(Prior::Invalid, &[2, 3]),
+            Some((locked(Prior::Invalid, &[3]), Loss::Nothing)),
         ),
         (
-            held(Was::Shared, &[2, 3]),
-            Some((held(Was::Shared, &[3]), Loss::Nothing)),
+            locked(Prior::Shared, &[2, 3]),
+            Some((locked(Prior::Shared, &[3]), Loss::Nothing)),
         ),
         (
-            held(Was::Modified, &[2, 3]),
-            Some((held(Was::Modified, &[3]), Loss::Writes)),
+            locked(Prior::Modified, &[2, 3]),
+            Some((locked(Prior::Modified, &[3]), Loss::Writes)),
         ),
-        (held(Was::Modified, &[2]), Some((orphan, Loss::Writes))),
-        (held(Was::Modified, &[3]), None),
-        (held(Was::Lost, &[]), None),
+        (locked(Prior::Modified, &[2]), Some((orphan, Loss::Writes))),
+        (locked(Prior::Modified, &[3]), None),
+        (locked(Prior::Lost, &[]), None),
         (busy_for(SharedToModified, 9, &[3]), None),
         (
             busy_for(SharedToModified, 9, &[2, 3]),

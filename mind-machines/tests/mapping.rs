@@ -8,12 +8,11 @@ use mind_common::{
     serial::Seq,
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
     verdict::Verdict,
-    wire::message::{Envelope, PageRequest},
 };
 use mind_machines::{
     Node,
     controller::{Ask, Command, Controller, Input, Patience, Progress, Request},
-    packet::{Body, Packet},
+    datagram::{Body, Datagram, Envelope, PageRequest},
     switch::{Port, Switch},
 };
 
@@ -125,7 +124,7 @@ impl World {
             attempt: 0,
         };
         let body = Body::<()>::Request { want, page };
-        let packet = Packet { envelope, body };
+        let packet = Datagram { envelope, body };
         self.switch.handle(Node::Compute(blade()), packet).verdict
     }
 }

@@ -2,20 +2,18 @@
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    directory::{Path, State, Supply, Target, Want, Word},
+    directory::{Source, State, Target, Transition, Want, Word},
     id::{BladeId, BladeSet, Connection, DomainId},
+    refusal::Refusal,
     serial::{Seq, Version},
     table::{MAY_READ, MAY_WRITE, Permission, Translation},
     verdict::Verdict,
-    wire::{
-        Invalidation, Refusal, Syndrome,
-        message::{Atomic, Envelope, PageRequest, Toll},
-    },
+    wire::{Atomic, Cost, Invalidation, Syndrome},
 };
 use mind_machines::{
     Node,
+    datagram::{Body, Datagram, Envelope, PageRequest},
     memory::Memory,
-    packet::{Body, Packet},
     switch::{Port, Switch},
 };
 
@@ -62,16 +60,16 @@ fn switch() -> Switch {
     switch
 }
 
-fn packet(from: u8, seq: u32, body: Body<u64>) -> Packet<u64> {
+fn packet(from: u8, seq: u32, body: Body<u64>) -> Datagram<u64> {
     let envelope = Envelope {
         qp: life(from).to_qp(),
         seq: Seq::new(seq),
         attempt: 0,
     };
-    Packet { envelope, body }
+    Datagram { envelope, body }
 }
 
-fn request(from: u8, seq: u32, want: Want) -> Packet<u64> {
+fn request(from: u8, seq: u32, want: Want) -> Datagram<u64> {
     let page = PageRequest {
         page: PAGE,
         domain: DOMAIN,
@@ -84,8 +82,8 @@ fn served(
     switch: &mut Switch,
     memory: &mut Memory<u64>,
     from: u8,
-    asked: Packet<u64>,
-) -> Packet<u64> {
+    asked: Datagram<u64>,
+) -> Datagram<u64> {
     let handled = switch.handle(node(from), asked);
     let [(to, packet)] = &handled.sent[..] else {
         panic!("{handled:?} should go to memory");
@@ -101,7 +99,7 @@ fn served(
     *packet
 }
 
-fn write_back(from: u8, version: u32, data: u64) -> Packet<u64> {
+fn write_back(from: u8, version: u32, data: u64) -> Datagram<u64> {
     let page = PageRequest {
         page: PAGE,
         domain: DOMAIN,
@@ -128,7 +126,7 @@ fn what_one_blade_writes_back_another_reads() {
     let (mut switch, mut memory) = (switch(), Memory::new(4));
     let page = served(&mut switch, &mut memory, 0, request(0, 5, Want::Acquire));
     assert_eq!(page.envelope.seq, Seq::new(5));
-    assert_eq!(page.envelope.attempt, Path::InvalidToModified as u8);
+    assert_eq!(page.envelope.attempt, Transition::InvalidToModified as u8);
     let version = Version::new(0);
     assert_eq!(page.body, Body::ReadResponse { version, data: 0 });
 
@@ -142,19 +140,19 @@ fn what_one_blade_writes_back_another_reads() {
         panic!("{invalidate:?} should be an INVALIDATE");
     };
     assert_eq!(invalidation.target, Target::Shared);
-    assert_eq!(invalidation.supply, Supply::Forward);
+    assert_eq!(invalidation.source, Source::Forward);
 
     let stored = served(&mut switch, &mut memory, 0, write_back(0, 1, 42));
     assert_eq!(stored.body, acknowledged(Syndrome::Ack, 1));
     let forward = Body::Forward {
         invalidation,
-        toll: Toll::default(),
+        cost: Cost::default(),
         version: Version::new(1),
         data: 42,
     };
     let answer = packet(0, 7, forward);
     let supplied = switch.handle(node(0), answer);
-    assert_eq!(supplied.verdict, Verdict::Supplied);
+    assert_eq!(supplied.verdict, Verdict::PageForwarded);
     assert_eq!(supplied.sent[0].0, node(1));
     assert_eq!(supplied.sent[0].1.data(), Some(&42));
     let word = switch.slots()[0].word;
@@ -239,7 +237,7 @@ fn invalidation() -> Invalidation {
         episode: Word::default().episode(),
         requester: life(0).blade,
         target: Target::Invalid,
-        supply: Supply::Grant,
+        source: Source::Grant,
     }
 }
 
@@ -259,7 +257,7 @@ fn a_page_of_words_is_operated_word_by_word() {
             new: 7,
         },
     };
-    memory.handle(Packet { envelope, body });
+    memory.handle(Datagram { envelope, body });
     assert_eq!(memory.page(0).data, [0, 7, 0, 0]);
     let beyond = Body::Request {
         want: Want::Read,
@@ -268,7 +266,7 @@ fn a_page_of_words_is_operated_word_by_word() {
             domain: DomainId(0),
         },
     };
-    let (verdict, _) = memory.handle(Packet {
+    let (verdict, _) = memory.handle(Datagram {
         envelope,
         body: beyond,
     });

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use mind_common::{
     directory::{Target, Want},
+    refusal::Refusal,
     serial::Version,
-    wire::Refusal,
 };
 use mind_machines::compute::{
     Access,

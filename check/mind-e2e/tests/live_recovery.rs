@@ -68,7 +68,7 @@ fn losses(bed: &Bed) -> Result<()> {
         Verdict::Delivered,
         Verdict::Granted,
         Verdict::Fetched,
-        Verdict::Supplied,
+        Verdict::PageForwarded,
         Verdict::Busy,
     ];
     let places = before

@@ -1,21 +1,23 @@
 //! Every message there is, written to a capture file as it would be on the wire, is what it should be to tshark, with the
 //! dissector of `contrib/wireshark` and without, and to Scapy. Needs no testbed.
 
+use mind_machines::datagram::Body;
 use std::{collections::BTreeSet, fs::File, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use mind_common::{
-    addr::{Region, Va, WINDOW_BASE},
-    directory::{Supply, Target},
+    addr::{Page, Region, Va, WINDOW_BASE},
+    directory::{Source, Target},
     id::{BladeId, Connection, DomainId},
+    refusal::Refusal,
     serial::{Episode, Seq, Version},
     wire::{
-        BTH_LEN, CETH_LEN, Invalidation, MAX_LEN, Message, OUTER_LEN, Opcode, RETH_LEN, Refusal,
+        Atomic, BTH_LEN, CETH_LEN, Cost, Invalidation, MAX_LEN, OUTER_LEN, Opcode, RETH_LEN,
         Syndrome, UDP_PORT,
-        message::{Atomic, Envelope, Page, PageRequest, Toll},
     },
 };
 use mind_e2e::reader::{self, Fields, Script};
+use mind_machines::datagram::{Datagram, Envelope, PageRequest};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 /// Bytes that nobody takes for anything.
@@ -57,44 +59,44 @@ fn write_cut<'a>(
 }
 
 /// At least one of every message, no two fields of it alike.
-fn messages() -> Vec<Message<'static>> {
+fn messages() -> Vec<Body<&'static Page>> {
     let version = Version::new(0x0a_0b0c);
     let request = PageRequest {
         page: Va(WINDOW_BASE + 0x1234_5000),
         domain: DomainId(0x0708_090a),
     };
-    let toll = Toll {
+    let cost = Cost {
         dropped: 3,
         flushed: 2,
     };
-    let invalidation = |order, target, supply| Invalidation {
+    let invalidation = |order, target, source| Invalidation {
         page: request.page,
         region: Region::containing(request.page, order).expect("a region has such an order"),
         slot: 0x0405_0607,
         episode: Episode::new(0x01_0203),
         requester: BladeId::new(31).expect("there are 32 blades"),
         target,
-        supply,
+        source,
     };
-    let atomic = |operation| Message::Atomic {
+    let atomic = |operation| Body::Atomic {
         va: Va(WINDOW_BASE + 0x5_0008),
         domain: request.domain,
         operation,
     };
     let mut messages = vec![
-        Message::Read(request),
-        Message::Acquire(request),
-        Message::Upgrade(request),
-        Message::Write {
-            request,
+        Body::read(request),
+        Body::acquire(request),
+        Body::upgrade(request),
+        Body::Write {
+            page: request,
             version,
             data: &DATA,
         },
-        Message::ReadResponse {
+        Body::ReadResponse {
             version,
             data: &DATA,
         },
-        Message::AtomicAcknowledge {
+        Body::AtomicAcknowledge {
             syndrome: Syndrome::Ack,
             original: u64::MAX - 1,
         },
@@ -103,32 +105,26 @@ fn messages() -> Vec<Message<'static>> {
             new: 1 << 63,
         }),
         atomic(Atomic::FetchAdd { addend: 7 }),
-        Message::Invalidate(invalidation(2, Target::Invalid, Supply::Grant)),
-        Message::InvalidateAck {
-            invalidation: invalidation(9, Target::Invalid, Supply::Grant),
-            toll,
-        },
-        Message::InvalidateAckFetch {
-            invalidation: invalidation(0, Target::Shared, Supply::Fetch),
-            toll,
-        },
-        Message::Forward {
-            invalidation: invalidation(3, Target::Shared, Supply::Forward),
-            toll,
+        Body::Invalidate(invalidation(2, Target::Invalid, Source::Grant)),
+        Body::answer(invalidation(9, Target::Invalid, Source::Grant), cost),
+        Body::answer_with_fetch(invalidation(0, Target::Shared, Source::Fetch), cost),
+        Body::Forward {
+            invalidation: invalidation(3, Target::Shared, Source::Forward),
+            cost,
             version,
             data: &DATA,
         },
     ];
     let syndromes = Refusal::ALL.map(Syndrome::Refused);
     for syndrome in syndromes.into_iter().chain([Syndrome::Ack]) {
-        messages.push(Message::Acknowledge { syndrome, version });
+        messages.push(Body::Acknowledge { syndrome, version });
     }
     messages
 }
 
 /// The datagrams of messages, each with a connection, a number and an attempt of its own.
-fn datagrams(messages: &[Message<'_>]) -> Vec<Vec<u8>> {
-    let emit = |(number, message): (usize, &Message<'_>)| {
+fn datagrams(messages: &[Body<&Page>]) -> Vec<Vec<u8>> {
+    let emit = |(number, message): (usize, &Body<&Page>)| {
         let connection = Connection {
             blade: BladeId::from_low_bits(number as u64),
             incarnation: 0xfe00 + number as u16,
@@ -139,7 +135,11 @@ fn datagrams(messages: &[Message<'_>]) -> Vec<Vec<u8>> {
             attempt: 100 + number as u8,
         };
         let mut buffer = [0; MAX_LEN];
-        let length = message.emit_into(&envelope, &mut buffer);
+        let length = Datagram {
+            envelope,
+            body: *message,
+        }
+        .emit_into(&mut buffer);
         buffer[..length.expect("the longest message fits")].to_vec()
     };
     messages.iter().enumerate().map(emit).collect()
@@ -177,7 +177,7 @@ fn what_is_in_a_page_is_a_programs() -> Result<()> {
         page[..2].copy_from_slice(&word.to_le_bytes());
         page
     });
-    let messages = pages.each_ref().map(|data| Message::ReadResponse {
+    let messages = pages.each_ref().map(|data| Body::ReadResponse {
         version: Version::new(1),
         data,
     });
@@ -232,11 +232,11 @@ fn a_coherence_message_is_named_in_the_list_of_packets() -> Result<()> {
     let expected = [
         format!("MIND ACQUIRE {page} domain=117967114"),
         format!("MIND UPGRADE {page} domain=117967114"),
-        format!("MIND INVALIDATE {page} order=2 for=c31 leaves=invalid supply=grant"),
-        format!("MIND INVALIDATE-ACK {page} order=9 for=c31 leaves=invalid supply=grant"),
-        format!("MIND INVALIDATE-ACK-FETCH {page} order=0 for=c31 leaves=shared supply=fetch"),
-        format!("MIND FORWARD {page} order=3 for=c31 leaves=shared supply=forward"),
-        format!("MIND FAN-OUT {page} order=2 for=c31 leaves=invalid supply=grant"),
+        format!("MIND INVALIDATE {page} order=2 for=c31 leaves=invalid source=grant"),
+        format!("MIND INVALIDATE-ACK {page} order=9 for=c31 leaves=invalid source=grant"),
+        format!("MIND INVALIDATE-ACK-FETCH {page} order=0 for=c31 leaves=shared source=fetch"),
+        format!("MIND FORWARD {page} order=3 for=c31 leaves=shared source=forward"),
+        format!("MIND FAN-OUT {page} order=2 for=c31 leaves=invalid source=grant"),
     ];
     let said = show(&file, &["_ws.col.Info"])?;
     ensure!(said == expected, "{said:#?}");

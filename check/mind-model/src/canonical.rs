@@ -21,9 +21,9 @@ use mind_common::{
     id::BladeId,
     memory::Claim,
     serial::{Episode, Seq, Version},
-    wire::{Syndrome, message::Toll},
+    wire::{Cost, Syndrome},
 };
-use mind_machines::{Node, compute::model::Numbers, packet::Body};
+use mind_machines::{Node, compute::model::Numbers, datagram::Body};
 use rustc_hash::FxHasher;
 
 use crate::{
@@ -97,7 +97,7 @@ fn forget(world: &mut World) {
     for flight in &mut *network {
         let packet = &mut flight.packet;
         match &mut packet.body {
-            Body::Answer { toll, .. } | Body::Forward { toll, .. } => *toll = Toll::default(),
+            Body::Answer { cost, .. } | Body::Forward { cost, .. } => *cost = Cost::default(),
             Body::Acknowledge { version, syndrome } => {
                 let _: &Syndrome = syndrome;
                 *version = Version::default();

@@ -5,14 +5,11 @@
 
 use mind_common::{
     serial::Seq,
-    wire::{
-        Syndrome,
-        message::{Atomic, Envelope},
-    },
+    wire::{Atomic, Syndrome},
 };
 use mind_machines::{
     Node,
-    packet::{Body, Packet},
+    datagram::{Body, Datagram, Envelope},
 };
 
 use crate::{
@@ -127,7 +124,7 @@ impl World {
             seq: operation.seq,
             attempt: 0,
         };
-        let packet = Packet { envelope, body };
+        let packet = Datagram { envelope, body };
         self.send(Way::From(Node::Compute(life.blade)), packet);
     }
 
@@ -157,7 +154,7 @@ impl World {
     }
 
     /// The answer to one comes.
-    pub(crate) fn hear_of_operation(&mut self, blade: usize, packet: &Packet<Value>) {
+    pub(crate) fn hear_of_operation(&mut self, blade: usize, packet: &Datagram<Value>) {
         let Some(operation) = self.operation(blade) else {
             return;
         };

@@ -3,8 +3,8 @@
 use mind_common::{
     directory::State,
     id::{BladeId, DomainId},
+    refusal::Refusal,
     verdict::Verdict,
-    wire::Refusal,
 };
 use mind_machines::compute::page::Phase;
 

@@ -41,7 +41,7 @@ pub struct Setting {
     /// Pages that a blade has room for.
     pub capacity: usize,
     /// Whether a page stays until its timer fires.
-    pub is_held: bool,
+    pub is_locked: bool,
     /// What may go wrong.
     pub budget: Budget,
 }
@@ -54,7 +54,7 @@ impl Setting {
         order: 1,
         slots: 1,
         capacity: 2,
-        is_held: false,
+        is_locked: false,
         budget: Budget {
             faults: None,
             losses: 0,

@@ -1,15 +1,11 @@
 //! What comes of an action.
 
-use mind_common::{
-    id::BladeId,
-    verdict::Verdict,
-    wire::{Refusal, message::PageRequest},
-};
+use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict};
 use mind_machines::{
     Node,
-    compute::{self, Access, Outgoing},
+    compute::{self, Access},
     controller::{Command, Input, Link, Request},
-    packet::{Body, Packet},
+    datagram::{Body, Datagram, PageRequest},
 };
 
 use crate::{
@@ -150,13 +146,13 @@ impl World {
                 }
                 let data = packet.data().copied();
                 self.with(usize::from(to.get()), data, |blade, out| {
-                    blade.receive_headers(0, &packet.envelope, packet.incoming(), out);
+                    blade.receive(0, packet.map(|_| ()), out);
                 });
             }
         }
     }
 
-    fn switched(&mut self, port: Node, packet: Packet<Value>) {
+    fn switched(&mut self, port: Node, packet: Datagram<Value>) {
         let handled = self.switch.handle(port, packet);
         if is_unexpected(handled.verdict) {
             self.violate(Violation::Unanswered(handled.verdict));
@@ -168,7 +164,7 @@ impl World {
 
     /// Sends a packet; what is on its way already is so once. It says whether it was sent before, not
     /// how often.
-    pub(crate) fn send(&mut self, way: Way, mut packet: Packet<Value>) {
+    pub(crate) fn send(&mut self, way: Way, mut packet: Datagram<Value>) {
         packet.envelope.attempt = match way {
             Way::From(_) => packet.envelope.attempt.min(1),
             // The way through the directory, for statistics.
@@ -252,7 +248,7 @@ impl World {
             }
         };
         match action {
-            compute::Action::Send { envelope, message } => {
+            compute::Action::Send(Datagram { envelope, body }) => {
                 let age = |page: PageRequest| {
                     let number = number(page.page);
                     let copy = self.copy(at, number);
@@ -261,13 +257,12 @@ impl World {
                         age: copy.map_or(Age::Old, |copy| copy.age),
                     }
                 };
-                let data = match message {
-                    Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => age(page),
-                    Outgoing::Request { .. } | Outgoing::Answer { .. } => Value::default(),
-                };
                 let port = self.hosts[at].as_ref().map(|host| host.blade.connection());
                 if let Some(life) = port {
-                    let packet = Packet::outgoing(envelope, message, || data);
+                    let packet = Datagram {
+                        envelope,
+                        body: body.map(age),
+                    };
                     self.send(Way::From(Node::Compute(life.blade)), packet);
                 }
             }
@@ -311,7 +306,7 @@ impl World {
                     self.violate(Violation::Lost(refusal));
                 }
             }
-            compute::Action::Appeal { page } => self.ask(Request::Appeal(page.page)),
+            compute::Action::ReportStuck { page } => self.ask(Request::ReportStuck(page.page)),
             compute::Action::Flushed { token: FLUSH } => self.send_operation(at),
             compute::Action::Flushed { token } => {
                 if let Ok(id) = u32::try_from(token) {

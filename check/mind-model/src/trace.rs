@@ -5,7 +5,7 @@ use comfy_table::{Table, presets};
 use mind_common::wire::Invalidation;
 use mind_machines::{
     Node,
-    packet::{Body, Packet},
+    datagram::{Body, Datagram},
 };
 
 use crate::{
@@ -121,7 +121,7 @@ fn at(flight: &Flight, how: &str) -> (Place, String) {
     }
 }
 
-fn packet(packet: &Packet<Value>) -> String {
+fn packet(packet: &Datagram<Value>) -> String {
     let of = |it: &Invalidation| {
         let page = number(it.page);
         format!("p{page} {:?} for {:?}", it.episode, it.requester)

@@ -3,7 +3,7 @@
 //! write is all the same.
 
 use mind_common::id::Connection;
-use mind_machines::packet::Content;
+use mind_machines::datagram::Content;
 
 /// How new a page's bytes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

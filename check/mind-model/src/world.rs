@@ -10,8 +10,8 @@ use mind_machines::{
     Node,
     compute::{Blade, Config},
     controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    datagram::Datagram,
     memory::{Memory, Page},
-    packet::Packet,
     switch::{Port, Switch},
 };
 
@@ -76,7 +76,7 @@ pub struct Host {
 impl Host {
     /// One that has nothing, in this life.
     pub fn new(life: Connection, setting: &Setting) -> Self {
-        let config = Config::without_clock(life, setting.capacity, setting.is_held);
+        let config = Config::without_clock(life, setting.capacity, setting.is_locked);
         Self {
             blade: Blade::new(config),
             cache: vec![Copied::default(); usize::from(setting.pages)],
@@ -100,7 +100,7 @@ pub struct Flight {
     /// Where it is.
     pub way: Way,
     /// The packet.
-    pub packet: Packet<Value>,
+    pub packet: Datagram<Value>,
 }
 
 /// A state.

@@ -4,13 +4,13 @@
 use mind_common::{
     addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
-    wire::{Syndrome, message::PageRequest},
+    wire::Syndrome,
 };
 use mind_machines::{
     Node,
-    compute::{Access, Action, Incoming, Outgoing},
+    compute::{Access, Action},
     controller::{Ask, Command, Input, Link, Request},
-    packet::Packet,
+    datagram::{Body, Datagram, PageRequest},
 };
 
 use crate::{
@@ -188,11 +188,17 @@ impl World<'_> {
         }
     }
 
-    pub(crate) fn at_blade(&mut self, blade: BladeId, packet: Packet<Image>) {
+    pub(crate) fn at_blade(&mut self, blade: BladeId, packet: Datagram<Image>) {
         self.record(What::Arrived(Node::Compute(blade), packet));
-        let incoming = packet.incoming();
+        let is_done = matches!(
+            packet.body,
+            Body::Acknowledge {
+                syndrome: Syndrome::Ack,
+                ..
+            }
+        );
         if let Some(host) = self.host(blade)
-            && incoming == Incoming::Acknowledge(Syndrome::Ack)
+            && is_done
             && packet.envelope.qp == host.life.to_qp()
             && let Some((page, count)) = host.writing.remove(&packet.seq().get())
             && !host.is_cut
@@ -200,8 +206,7 @@ impl World<'_> {
             self.checker.acknowledged(page, count);
         }
         self.with_blade(blade, packet.data().copied(), |now, host, actions| {
-            host.blade
-                .receive_headers(now, &packet.envelope, incoming, actions);
+            host.blade.receive(now, packet.map(|_| ()), actions);
         });
     }
 
@@ -271,21 +276,22 @@ impl World<'_> {
         let persists = self.persists;
         let protects = self.plan.flaw != Some(Flaw::NoProtection);
         match action {
-            Action::Send { envelope, message } => {
-                let image = match message {
-                    Outgoing::WriteBack { page, .. } | Outgoing::Forward { page, .. } => {
-                        match host.cache.get(&page.page) {
-                            Some(cached) if !cached.is_writable || persists => cached.image,
-                            _ => return self.fail(Failure::Unprotected(blade, page.page)),
-                        }
-                    }
-                    Outgoing::Request { .. } | Outgoing::Answer { .. } => Image::default(),
+            Action::Send(Datagram { envelope, body }) => {
+                let image = match body.data() {
+                    Some(page) => match host.cache.get(&page.page) {
+                        Some(cached) if !cached.is_writable || persists => cached.image,
+                        _ => return self.fail(Failure::Unprotected(blade, page.page)),
+                    },
+                    None => Image::default(),
                 };
-                if let Outgoing::WriteBack { page, .. } = message {
+                if let Body::Write { page, .. } = body {
                     let count = self.checker.count(page.page);
                     host.writing.insert(envelope.seq.get(), (page.page, count));
                 }
-                let packet = Packet::outgoing(envelope, message, || image);
+                let packet = Datagram {
+                    envelope,
+                    body: body.map(|_| image),
+                };
                 self.send(Node::Compute(blade), packet);
             }
             Action::Install { page, writable } => {
@@ -350,7 +356,7 @@ impl World<'_> {
                 }
                 self.ask(life, 0, Request::ReportLoss(page.page));
             }
-            Action::Appeal { page } => self.ask(life, 0, Request::Appeal(page.page)),
+            Action::ReportStuck { page } => self.ask(life, 0, Request::ReportStuck(page.page)),
             Action::Served { .. } => {}
             Action::Stepped { before, event, .. } => {
                 self.happened(Pair::Page(before, event), Some(blade));

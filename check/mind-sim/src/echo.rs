@@ -7,7 +7,7 @@ use mind_common::{
 };
 use mind_machines::{
     Node,
-    packet::{Body, Packet},
+    datagram::{Body, Datagram},
 };
 
 use crate::{
@@ -34,7 +34,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    const fn of<P>(packet: &Packet<P>) -> Option<Self> {
+    const fn of<P>(packet: &Datagram<P>) -> Option<Self> {
         match &packet.body {
             Body::Request { want, .. } => Some(Self::Request(*want, packet.envelope.attempt > 0)),
             Body::Write { .. } => Some(Self::Write),
@@ -88,11 +88,11 @@ impl Echo {
 }
 
 /// The last packets of each sort, from or to each compute blade, and when they were sent.
-pub(crate) type Kept = Vec<(BladeId, Sort, u64, Packet<Image>)>;
+pub(crate) type Kept = Vec<(BladeId, Sort, u64, Datagram<Image>)>;
 
 impl World<'_> {
     /// A packet is sent by a compute blade, or to it.
-    pub(crate) fn keep(&mut self, node: Node, way: Way, packet: &Packet<Image>) {
+    pub(crate) fn keep(&mut self, node: Node, way: Way, packet: &Datagram<Image>) {
         if let Node::Compute(blade) = node
             && let Some(sort) = Sort::of(packet)
             // What completes a request looks like an answer.

@@ -3,7 +3,7 @@
 use mind_common::{directory::State, serial::Version};
 use mind_machines::{
     Node,
-    packet::{Body, Packet},
+    datagram::{Body, Datagram},
 };
 
 use crate::{plan::Image, world::World};
@@ -70,7 +70,7 @@ impl World<'_> {
     }
 
     /// What is broken in memory, before a packet.
-    pub(crate) fn spoil_memory(&mut self, number: u8, packet: &mut Packet<Image>) {
+    pub(crate) fn spoil_memory(&mut self, number: u8, packet: &mut Datagram<Image>) {
         let (old, lost) = (self.has(Flaw::OldVersions), self.has(Flaw::LostStores));
         let Some(memory) = self.memories.get_mut(&number) else {
             return;

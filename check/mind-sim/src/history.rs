@@ -14,7 +14,7 @@ use mind_common::{
 use mind_machines::{
     Node,
     controller::{Command, Input, Link, Request},
-    packet::{Body, Packet},
+    datagram::{Body, Datagram},
 };
 
 use crate::{
@@ -206,7 +206,7 @@ impl History<'_> {
     }
 
     /// A request for the page is under way, or its write-back.
-    fn learn(&mut self, packet: &Packet<Image>) {
+    fn learn(&mut self, packet: &Datagram<Image>) {
         if let Body::Request { page, .. } | Body::Write { page, .. } = &packet.body
             && page.page == self.page
         {
@@ -214,7 +214,7 @@ impl History<'_> {
         }
     }
 
-    fn belongs(&self, packet: &Packet<Image>) -> bool {
+    fn belongs(&self, packet: &Datagram<Image>) -> bool {
         let is_about = |it: &Invalidation| it.region.contains(self.page);
         match &packet.body {
             Body::Invalidate(invalidation)
@@ -263,7 +263,7 @@ impl History<'_> {
             _ => return None,
         };
         let va = match ask.request {
-            Request::Appeal(va)
+            Request::ReportStuck(va)
             | Request::ReportLoss(va)
             | Request::Reset(va)
             | Request::Split(va)
@@ -282,6 +282,6 @@ impl History<'_> {
 }
 
 /// What a request and all that it becomes have in common.
-const fn number(packet: &Packet<Image>) -> (u32, u32) {
+const fn number(packet: &Datagram<Image>) -> (u32, u32) {
     (packet.envelope.qp, packet.envelope.seq.get())
 }

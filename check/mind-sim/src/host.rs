@@ -41,7 +41,7 @@ impl Host {
     pub(crate) fn new(life: Connection, capacity: usize, hold: u64) -> Self {
         let mut config = Config::new(life, capacity);
         config.is_watched = true;
-        config.hold.least = hold;
+        config.residency.least = hold;
         Self {
             life,
             blade: Blade::new(config),

@@ -41,7 +41,7 @@ mod thread;
 pub mod trace;
 mod world;
 
-use mind_common::{addr::Va, id::BladeId, wire::Refusal};
+use mind_common::{addr::Va, id::BladeId, refusal::Refusal};
 
 pub use checker::Wrong;
 use coverage::Coverage;

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use mind_common::{
     addr::Va,
     table::{MAY_READ, MAY_WRITE, Permission},
-    wire::message::PageRequest,
 };
-use mind_machines::{compute::Access, controller::Request, switch::Tables};
+use mind_machines::{compute::Access, controller::Request, datagram::PageRequest, switch::Tables};
 
 use crate::plan::{Area, Mapping, Plan};
 

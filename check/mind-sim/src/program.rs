@@ -112,7 +112,7 @@ impl World<'_> {
 #[cfg(test)]
 mod tests {
     use mind_common::addr::{PAGE_SHIFT, Region};
-    use mind_machines::{controller::Input, packet::Body};
+    use mind_machines::{controller::Input, datagram::Body};
 
     use super::*;
     use crate::{

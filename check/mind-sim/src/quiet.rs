@@ -3,7 +3,7 @@
 
 use mind_common::{
     addr::Va,
-    directory::{State, Was},
+    directory::{Prior, State},
 };
 
 use crate::{Failure, world::World};
@@ -59,7 +59,7 @@ impl World<'_> {
                 State::Shared => is_named && reads,
                 State::SharedToModified => reads && (is_named || word.requester() == *blade),
                 // What is left of a region that fails is given up when that is unmapped.
-                State::Held => is_named && reads && word.was() == Some(Was::Lost),
+                State::Locked => is_named && reads && word.prior() == Some(Prior::Lost),
                 State::Free | State::Invalid => false,
             };
             if !is_listed {

@@ -3,12 +3,8 @@
 
 use std::collections::VecDeque;
 
-use mind_common::{
-    addr::Va,
-    id::BladeId,
-    wire::{Refusal, message::PageRequest},
-};
-use mind_machines::compute::Access;
+use mind_common::{addr::Va, id::BladeId, refusal::Refusal};
+use mind_machines::{compute::Access, datagram::PageRequest};
 
 use crate::{
     Failure, Flaw,

@@ -3,9 +3,9 @@
 use mind_common::{
     addr::Va,
     id::{BladeId, Connection},
-    wire::{Refusal, message::PageRequest},
+    refusal::Refusal,
 };
-use mind_machines::compute::Access;
+use mind_machines::{compute::Access, datagram::PageRequest};
 
 use crate::{
     Failure, Flaw,

@@ -6,14 +6,14 @@ use mind_common::{
     addr::{Region, Va},
     directory::Word,
     id::BladeId,
+    refusal::Refusal,
     verdict::Verdict,
-    wire::Refusal,
 };
 use mind_machines::{
     Node,
     compute::Access,
     controller::{Command, Input, Link},
-    packet::Packet,
+    datagram::Datagram,
 };
 use rustc_hash::FxHasher;
 
@@ -36,13 +36,13 @@ pub enum Cache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum What {
     /// A host sent a packet, of which so many copies arrive.
-    Sent(Node, Packet<Image>, usize),
+    Sent(Node, Datagram<Image>, usize),
     /// The switch handled a packet that came from a host.
-    Switched(Node, Packet<Image>, Verdict),
+    Switched(Node, Datagram<Image>, Verdict),
     /// The switch sent a packet, of which so many copies arrive.
-    Forwarded(Node, Packet<Image>, usize),
+    Forwarded(Node, Datagram<Image>, usize),
     /// A host got a packet.
-    Arrived(Node, Packet<Image>),
+    Arrived(Node, Datagram<Image>),
     /// The word of a region's slot changed, from this to that.
     Word(Region, Word, Word),
     /// A blade's copy changed.

@@ -8,14 +8,13 @@ use mind_common::{
     directory::Word,
     id::{BladeId, Connection, DomainId},
     table::Translation,
-    wire::message::PageRequest,
 };
 use mind_machines::{
     Node,
     compute::Access,
     controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    datagram::{Body, Datagram, PageRequest},
     memory::Memory,
-    packet::{Body, Packet},
     switch::{Port, Switch},
 };
 
@@ -44,9 +43,9 @@ const STEP: u64 = 200;
 
 pub(crate) enum Event {
     /// A packet arrives at the switch, from a host.
-    Up(Node, Packet<Image>),
+    Up(Node, Datagram<Image>),
     /// A packet arrives at a host.
-    Down(Node, Packet<Image>),
+    Down(Node, Datagram<Image>),
     /// A thread goes on, unless it has gone on since.
     Run(usize, u64),
     /// A store of a thread leaves its store buffer.
@@ -276,7 +275,7 @@ impl<'a> World<'a> {
     // Packets.
 
     /// A host sends a packet to the switch.
-    pub(crate) fn send(&mut self, node: Node, packet: Packet<Image>) {
+    pub(crate) fn send(&mut self, node: Node, packet: Datagram<Image>) {
         let delays = self.network.delays(self.queue.now(), node, Way::Up);
         self.record(What::Sent(node, packet, delays.len()));
         self.keep(node, Way::Up, &packet);
@@ -285,7 +284,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn at_switch(&mut self, from: Node, packet: Packet<Image>) {
+    fn at_switch(&mut self, from: Node, packet: Datagram<Image>) {
         let before = self.word_of(&packet);
         let word = before.map(|(_, word)| word);
         let handled = self.switch.handle(from, packet);
@@ -319,7 +318,7 @@ impl<'a> World<'a> {
     }
 
     /// The slot of the page that the packet of a compute blade is about, and its word.
-    fn word_of(&self, packet: &Packet<Image>) -> Option<(usize, Word)> {
+    fn word_of(&self, packet: &Datagram<Image>) -> Option<(usize, Word)> {
         let page = match packet.body {
             Body::Request { page, .. } | Body::Write { page, .. } => page.page,
             Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. } => {
@@ -332,7 +331,7 @@ impl<'a> World<'a> {
         Some((slot, word))
     }
 
-    fn at_memory(&mut self, number: u8, mut packet: Packet<Image>) {
+    fn at_memory(&mut self, number: u8, mut packet: Datagram<Image>) {
         let node = Node::Memory(number);
         self.record(What::Arrived(node, packet));
         self.spoil_memory(number, &mut packet);
@@ -347,10 +346,10 @@ impl<'a> World<'a> {
 
     /// What memory has of a page.
     pub(crate) fn in_memory(&self, page: Va) -> Image {
-        let place = self.switch.tables().place(page);
-        let memory = place.and_then(|place| {
-            let memory = self.memories.get(&place.memory)?;
-            Some(memory.page(place.offset.0 >> PAGE_SHIFT).data)
+        let kept = self.switch.tables().kept(page);
+        let memory = kept.and_then(|kept| {
+            let memory = self.memories.get(&u8::try_from(kept.blade).ok()?)?;
+            Some(memory.page(kept.offset.0 >> PAGE_SHIFT).data)
         });
         memory.unwrap_or_default()
     }

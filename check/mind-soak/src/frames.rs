@@ -5,17 +5,15 @@
 //! they claim to be somebody else, or ask for what is somebody else's, they ask for nothing that would change it.
 
 use mind_common::{
-    addr::{PAGE_SIZE, Region, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::{Supply, Target},
+    addr::{PAGE_SIZE, Page, Region, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
+    directory::{Source, Target},
     id::{BladeId, DomainId},
     serial::{Episode, Version},
     verdict::Verdict,
-    wire::{
-        Invalidation, Message, Opcode, Syndrome,
-        message::{Atomic, Page, PageRequest, Toll},
-    },
+    wire::{Atomic, Cost, Invalidation, Opcode, Syndrome},
 };
 use mind_dataplane::harness::{Host, Packet};
+use mind_machines::datagram::{Body, PageRequest};
 
 /// Where a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,24 +104,24 @@ impl Cast {
         Va((self.va.0 & !(slice - 1)) + slice - PAGE_SIZE as u64)
     }
 
-    fn ask(&self, message: &Message<'_>) -> Packet {
+    fn ask(&self, message: &Body<&Page>) -> Packet {
         Packet::new(message, self.blade, self.switch, self.qp)
     }
 
     fn upgrade(&self, request: PageRequest) -> Packet {
-        self.ask(&Message::Upgrade(request))
+        self.ask(&Body::upgrade(request))
     }
 
     fn write(&self, request: PageRequest, version: u32) -> Packet {
-        self.ask(&Message::Write {
-            request,
+        self.ask(&Body::Write {
+            page: request,
             version: Version::new(version),
             data: &ZEROS,
         })
     }
 
-    fn add(&self, va: Va) -> Message<'static> {
-        Message::Atomic {
+    fn add(&self, va: Va) -> Body<&'static Page> {
+        Body::Atomic {
             va,
             domain: self.domain,
             operation: Atomic::FetchAdd { addend: 1 },
@@ -138,15 +136,12 @@ impl Cast {
             episode: Episode::new(0),
             requester: self.number,
             target: Target::Invalid,
-            supply: Supply::Grant,
+            source: Source::Grant,
         }
     }
 
     fn acknowledge(&self, page: Va) -> Packet {
-        self.ask(&Message::InvalidateAck {
-            invalidation: self.invalidation(page),
-            toll: Toll::default(),
-        })
+        self.ask(&Body::answer(self.invalidation(page), Cost::default()))
     }
 
     /// The frames that make the blade the owner of what it is to own.
@@ -154,7 +149,7 @@ impl Cast {
         [WRITTEN, OPERATED]
             .map(|page| Frame {
                 door: Door::Blade,
-                packet: self.ask(&Message::Acquire(self.page(page))),
+                packet: self.ask(&Body::acquire(self.page(page))),
                 verdict: Verdict::Fetch,
             })
             .into()
@@ -207,15 +202,15 @@ impl Cast {
             (self.write(untouched, 1), Verdict::NotOwner),
             (self.acknowledge(untouched.page), Verdict::StaleAnswer),
             (
-                // No such supply.
+                // No such source.
                 self.acknowledge(untouched.page).extended(23, &[9]),
                 Verdict::Malformed,
             ),
             (
-                self.ask(&Message::InvalidateAckFetch {
-                    invalidation: self.invalidation(UNSERVED),
-                    toll: Toll::default(),
-                }),
+                self.ask(&Body::answer_with_fetch(
+                    self.invalidation(UNSERVED),
+                    Cost::default(),
+                )),
                 Verdict::DeadBlade,
             ),
             (self.write(self.page(WRITTEN), current), Verdict::Stored),
@@ -230,7 +225,7 @@ impl Cast {
             ),
         ]
         .map(|(packet, verdict)| (Door::Blade, packet, verdict));
-        let acknowledged = Message::Acknowledge {
+        let acknowledged = Body::Acknowledge {
             syndrome: Syndrome::Ack,
             version: Version::new(0),
         };
@@ -238,7 +233,7 @@ impl Cast {
             (
                 Door::Gone,
                 Packet::new(
-                    &Message::Upgrade(untouched),
+                    &Body::upgrade(untouched),
                     self.gone,
                     self.switch,
                     self.gone_qp,
@@ -258,12 +253,7 @@ impl Cast {
             (
                 // What the switch would not let past a blade's port.
                 Door::Switch,
-                Packet::new(
-                    &Message::Upgrade(untouched),
-                    self.blade,
-                    self.memory,
-                    self.qp,
-                ),
+                Packet::new(&Body::upgrade(untouched), self.blade, self.memory, self.qp),
                 Verdict::NotFromSwitch,
             ),
         ];

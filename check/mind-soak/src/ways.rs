@@ -33,7 +33,7 @@ pub const fn of(verdict: Verdict) -> Way {
         | Verdict::Counted
         | Verdict::Granted
         | Verdict::Fetched
-        | Verdict::Supplied
+        | Verdict::PageForwarded
         | Verdict::FannedOut
         | Verdict::Busy
         | Verdict::Read

@@ -198,7 +198,7 @@ pub enum Request {
         length: u64,
     },
     /// A request of this blade for a page does not complete; the region may have to be reset.
-    Appeal {
+    ReportStuck {
         /// The page's address.
         va: u64,
     },
@@ -260,7 +260,7 @@ impl Request {
             Self::OpenArea { .. } => "open_area",
             Self::UnlinkArea { .. } => "unlink_area",
             Self::Sync { .. } => "sync",
-            Self::Appeal { .. } => "appeal",
+            Self::ReportStuck { .. } => "report_stuck",
             Self::ReportLoss { .. } => "report_loss",
             Self::ChangeRegion { .. } => "change_region",
             Self::Status => "status",

@@ -158,9 +158,9 @@ pub const BUCKETS_NS: [u64; 43] = {
 
 /// Faults that took one way through the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathReport {
+pub struct TransitionReport {
     /// The way, as `I->S`.
-    pub path: String,
+    pub transition: String,
     /// How many.
     pub count: u64,
     /// From the fault to the page, in nanoseconds: half of them took less.
@@ -221,7 +221,7 @@ pub struct BladeReport {
     /// The smoothed round trip, in nanoseconds, once there is one.
     pub round_trip_ns: Option<u64>,
     /// Faults that took a request, by their way through the directory.
-    pub paths: Vec<PathReport>,
+    pub transitions: Vec<TransitionReport>,
 }
 
 /// From the agent.

@@ -249,7 +249,7 @@ impl SlotHandle<'_> {
     }
 
     /// Makes it `region`'s. The programs look at the word first: change the region only while the
-    /// word is free or [held](mind_machines::controller::procedure::hold).
+    /// word is free or [held](mind_machines::controller::procedure::lock).
     ///
     /// Between the two the slot has no region, so a write-back that comes just then is told "busy".
     pub fn set_region(self, region: Region) {

@@ -3,10 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use mind_common::{
-    addr::{PAGE_SIZE, Va, WINDOW_BASE, WINDOW_SIZE},
-    wire::message::Page,
-};
+use mind_common::addr::{PAGE_SIZE, Page, Va, WINDOW_BASE, WINDOW_SIZE};
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, SealFlags},
     io::Errno,

@@ -15,10 +15,7 @@ use linux_raw_sys::general::{
     UFFDIO_REGISTER_MODE_MINOR, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_REGISTER_MODE_WP, uffd_msg,
     uffdio_api, uffdio_continue, uffdio_copy, uffdio_range, uffdio_register, uffdio_writeprotect,
 };
-use mind_common::{
-    addr::{PAGE_SIZE, Va},
-    wire::message::Page,
-};
+use mind_common::addr::{PAGE_SIZE, Page, Va};
 use rustix::{
     io::Errno,
     ioctl::{self, Opcode, opcode},

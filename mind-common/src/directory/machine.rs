@@ -1,11 +1,11 @@
 //! The directory's state machine: pure functions from a word and an event to the next word and
 //! what the switch does about it.
 //!
-//! Whoever calls one reads the word, puts the [`Transition::next`] there by compare-and-swap, and
+//! Whoever calls one reads the word, puts the [`Step::next`] there by compare-and-swap, and
 //! starts over when somebody else was faster; a transition that changes nothing needs no swap.
 //!
 //! A request that needs no invalidation settles the word at once, and the packet goes on to
-//! memory (the fast path). One that does makes the word busy; every blade listed in it answers,
+//! memory (the fast transition). One that does makes the word busy; every blade listed in it answers,
 //! *to the switch*, which strikes it off the word, and the answer that strikes off the last one is
 //! what goes to the requester. So the word alone says who owes an answer: a lost packet is made
 //! good by the requester's retry, a requester that died leaves nothing behind, and nobody but the
@@ -15,11 +15,11 @@
 //! duplicate of an old request was recorded): such a blade answers an invalidation at once. It
 //! never fails to list one that does.
 
-use super::word::{State, Was, Word};
+use super::word::{Prior, State, Word};
 use crate::{
     id::{BladeId, BladeSet},
+    refusal::Refusal,
     serial::Episode,
-    wire::{Opcode, Refusal},
 };
 
 /// What a request asks for.
@@ -31,19 +31,6 @@ pub enum Want {
     Acquire,
     /// To write a page of which the requester has a shared copy.
     Upgrade,
-}
-
-impl Want {
-    /// What the request with that opcode asks for; `None` for opcodes that ask for no page.
-    #[inline(always)]
-    pub const fn of_request(opcode: Opcode) -> Option<Self> {
-        match opcode {
-            Opcode::Read => Some(Self::Read),
-            Opcode::Acquire => Some(Self::Acquire),
-            Opcode::Upgrade => Some(Self::Upgrade),
-            _ => None,
-        }
-    }
 }
 
 /// A request for a page of the region.
@@ -82,7 +69,7 @@ impl Target {
 /// How the requester gets the page when the last answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Supply {
+pub enum Source {
     /// It has the page: the last answer becomes a bare acknowledgement.
     Grant = 0,
     /// From memory: the last answer, as long as a page request, becomes a READ in its name.
@@ -91,8 +78,8 @@ pub enum Supply {
     Forward = 2,
 }
 
-impl Supply {
-    /// The supply with that number.
+impl Source {
+    /// The source with that number.
     #[inline(always)]
     pub const fn from_u8(number: u8) -> Option<Self> {
         match number {
@@ -102,36 +89,13 @@ impl Supply {
             _ => None,
         }
     }
-
-    /// What the answer with that opcode brings the requester when it is the last; `None` for
-    /// opcodes that answer no INVALIDATE.
-    #[inline(always)]
-    pub const fn of_answer(opcode: Opcode) -> Option<Self> {
-        match opcode {
-            Opcode::InvalidateAck => Some(Self::Grant),
-            Opcode::InvalidateAckFetch => Some(Self::Fetch),
-            Opcode::Forward => Some(Self::Forward),
-            _ => None,
-        }
-    }
-
-    /// What the last answer becomes on its way to the requester: an acknowledgement, a READ in
-    /// its name, or itself.
-    #[inline(always)]
-    pub const fn completion(self) -> Opcode {
-        match self {
-            Self::Grant => Opcode::Acknowledge,
-            Self::Fetch => Opcode::Read,
-            Self::Forward => Opcode::Forward,
-        }
-    }
 }
 
-/// Which way a request took through the directory (paper, figure 4). The switch says so in what
+/// Which transition of the directory a request caused (paper, figure 4). The switch says so in what
 /// answers the request, where the request had its attempt count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Path {
+pub enum Transition {
     /// Nobody had the region.
     InvalidToShared = 0,
     /// Others share it.
@@ -148,7 +112,7 @@ pub enum Path {
     Owned = 6,
 }
 
-impl Path {
+impl Transition {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::InvalidToShared,
@@ -171,8 +135,8 @@ impl Path {
             State::Modified => Self::Owned,
             State::Shared if to_modified => Self::SharedToModified,
             State::Shared => Self::SharedToShared,
-            State::Free | State::Invalid | State::Held if to_modified => Self::InvalidToModified,
-            State::Free | State::Invalid | State::Held => Self::InvalidToShared,
+            State::Free | State::Invalid | State::Locked if to_modified => Self::InvalidToModified,
+            State::Free | State::Invalid | State::Locked => Self::InvalidToShared,
         }
     }
 
@@ -201,7 +165,7 @@ impl Path {
 
 /// The next word, and what to do once it is in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transition<V> {
+pub struct Step<V> {
     /// The word that takes the place of the one given.
     pub next: Word,
     /// What to do.
@@ -210,13 +174,13 @@ pub struct Transition<V> {
 
 /// Invalidations to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct Invalidations {
     /// To whom; never empty.
     pub blades: BladeSet,
     /// What is left to them.
     pub target: Target,
     /// How the requester gets the page.
-    pub supply: Supply,
+    pub source: Source,
     /// Who wants it. Not always whose packet this is: a request that meets somebody else's lost
     /// invalidation repeats it.
     pub requester: BladeId,
@@ -235,7 +199,7 @@ pub enum RequestVerdict {
     /// Acknowledge it: the requester may write the page it has.
     Grant,
     /// Send invalidations.
-    Invalidate(Order),
+    Invalidate(Invalidations),
     /// Send it back.
     Refuse(Refusal),
 }
@@ -265,8 +229,8 @@ pub enum AnswerVerdict {
 }
 
 #[inline(always)]
-const fn stay<V>(word: Word, verdict: V) -> Transition<V> {
-    Transition {
+const fn stay<V>(word: Word, verdict: V) -> Step<V> {
+    Step {
         next: word,
         verdict,
     }
@@ -279,15 +243,15 @@ const fn begin(
     state: State,
     requester: BladeId,
     pending: BladeSet,
-    supply: Supply,
-) -> Transition<RequestVerdict> {
+    source: Source,
+) -> Step<RequestVerdict> {
     let next = word.busy(state, requester, pending);
-    Transition {
+    Step {
         next,
-        verdict: RequestVerdict::Invalidate(Order {
+        verdict: RequestVerdict::Invalidate(Invalidations {
             blades: pending,
             target: target_of(state),
-            supply,
+            source,
             requester,
             episode: next.episode(),
             repeated: false,
@@ -307,7 +271,7 @@ const fn target_of(busy: State) -> Target {
 /// A request for a page of the region with this word (paper, section 4.3, figure 4: the
 /// transitions I->S, S->S, I->M, S->M, M->S, M->M).
 #[inline(always)]
-pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdict> {
+pub const fn on_request(word: Word, request: Request) -> Step<RequestVerdict> {
     let Request {
         from,
         want,
@@ -315,13 +279,13 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
     } = request;
     let blades = word.blades();
     match (word.state(), want) {
-        (State::Held, _) if matches!(word.was(), Some(Was::Lost)) => {
+        (State::Locked, _) if matches!(word.prior(), Some(Prior::Lost)) => {
             stay(word, RequestVerdict::Refuse(Refusal::Unreachable))
         }
 
         // The slot was given away or is held while this packet was on its way: it asks again and
         // will find what has become of it.
-        (State::Free | State::Held, _) => stay(word, RequestVerdict::Refuse(Refusal::Busy)),
+        (State::Free | State::Locked, _) => stay(word, RequestVerdict::Refuse(Refusal::Busy)),
 
         (State::SharedToModified | State::ModifiedToShared | State::ModifiedToModified, _) => {
             if !repeated {
@@ -330,16 +294,16 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
             // Somebody waits for too long: an invalidation or its answer may be lost, and whoever
             // began it may be dead. Whoever comes repeats what is owed, and asks again later.
             // Whether it wants the page, too, the word does not say; the page will do for both.
-            let supply = match word.state() {
-                State::SharedToModified => Supply::Fetch,
-                _ => Supply::Forward,
+            let source = match word.state() {
+                State::SharedToModified => Source::Fetch,
+                _ => Source::Forward,
             };
             stay(
                 word,
-                RequestVerdict::Invalidate(Order {
+                RequestVerdict::Invalidate(Invalidations {
                     blades,
                     target: target_of(word.state()),
-                    supply,
+                    source,
                     requester: word.requester(),
                     episode: word.episode(),
                     repeated: true,
@@ -347,7 +311,7 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
             )
         }
 
-        (State::Invalid | State::Shared, Want::Read) => Transition {
+        (State::Invalid | State::Shared, Want::Read) => Step {
             next: word.settled(State::Shared, blades.with(from)),
             verdict: RequestVerdict::Fetch,
         },
@@ -355,12 +319,12 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
         (State::Invalid | State::Shared, Want::Acquire) => {
             let others = blades.without(from);
             if others.is_empty() {
-                Transition {
+                Step {
                     next: word.settled(State::Modified, BladeSet::only(from)),
                     verdict: RequestVerdict::Fetch,
                 }
             } else {
-                begin(word, State::SharedToModified, from, others, Supply::Fetch)
+                begin(word, State::SharedToModified, from, others, Source::Fetch)
             }
         }
 
@@ -371,12 +335,12 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
             if !blades.contains(from) {
                 stay(word, RequestVerdict::Refuse(Refusal::NoCopy))
             } else if others.is_empty() {
-                Transition {
+                Step {
                     next: word.settled(State::Modified, BladeSet::only(from)),
                     verdict: RequestVerdict::Grant,
                 }
             } else {
-                begin(word, State::SharedToModified, from, others, Supply::Grant)
+                begin(word, State::SharedToModified, from, others, Source::Grant)
             }
         }
 
@@ -385,13 +349,13 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
             match want {
                 Want::Read | Want::Acquire if mine => stay(word, RequestVerdict::Fetch),
                 Want::Upgrade if mine => stay(word, RequestVerdict::Grant),
-                Want::Read => begin(word, State::ModifiedToShared, from, blades, Supply::Forward),
+                Want::Read => begin(word, State::ModifiedToShared, from, blades, Source::Forward),
                 Want::Acquire => begin(
                     word,
                     State::ModifiedToModified,
                     from,
                     blades,
-                    Supply::Forward,
+                    Source::Forward,
                 ),
                 Want::Upgrade => stay(word, RequestVerdict::Refuse(Refusal::NoCopy)),
             }
@@ -403,7 +367,7 @@ pub const fn on_request(word: Word, request: Request) -> Transition<RequestVerdi
 /// slot's own: without its number, an answer from before a split or a merge could count for another
 /// slot's invalidation.
 #[inline(always)]
-pub const fn on_answer(slot: u32, word: Word, answer: Answer) -> Transition<AnswerVerdict> {
+pub const fn on_answer(slot: u32, word: Word, answer: Answer) -> Step<AnswerVerdict> {
     let state = word.state();
     let pending = word.blades();
     let current = state.is_busy()
@@ -416,7 +380,7 @@ pub const fn on_answer(slot: u32, word: Word, answer: Answer) -> Transition<Answ
     }
     let rest = pending.without(answer.from);
     if !rest.is_empty() {
-        return Transition {
+        return Step {
             next: word.with_blades(rest),
             verdict: AnswerVerdict::Counted,
         };
@@ -426,7 +390,7 @@ pub const fn on_answer(slot: u32, word: Word, answer: Answer) -> Transition<Answ
         State::ModifiedToShared => word.settled(State::Shared, requester.with(answer.from)),
         _ => word.settled(State::Modified, requester),
     };
-    Transition {
+    Step {
         next,
         verdict: AnswerVerdict::Complete,
     }
@@ -441,7 +405,9 @@ pub const fn may_write_back(word: Word, from: BladeId) -> bool {
         State::Modified | State::ModifiedToShared | State::ModifiedToModified => {
             word.blades().contains(from)
         }
-        State::Held => matches!(word.was(), Some(Was::Modified)) && word.blades().contains(from),
+        State::Locked => {
+            matches!(word.prior(), Some(Prior::Modified)) && word.blades().contains(from)
+        }
         State::Free | State::Invalid | State::Shared | State::SharedToModified => false,
     }
 }
@@ -463,7 +429,7 @@ pub const fn may_operate(word: Word, from: BladeId) -> Result<(), Refusal> {
         {
             Ok(())
         }
-        State::Free | State::Held => Err(Refusal::Busy),
+        State::Free | State::Locked => Err(Refusal::Busy),
         _ => Err(Refusal::NoCopy),
     }
 }
@@ -484,7 +450,7 @@ pub enum Loss {
 /// up meanwhile does no harm. What it was asked for counts as given. Where only it could have given
 /// it, the region is held: a write-back of the blade's may still be on its way to memory, and the
 /// controller has memory fenced against that ([`crate::memory::fenced`]) before anybody gets it.
-pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
+pub const fn on_loss(word: Word, gone: BladeId) -> Option<Step<Loss>> {
     let blades = word.blades();
     let listed = blades.contains(gone);
     let rest = blades.without(gone);
@@ -495,10 +461,10 @@ pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
     let (next, verdict) = match word.state() {
         State::Free => return None,
         State::Invalid => (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Nothing),
-        State::Held if matches!(word.was(), Some(Was::Modified)) => {
+        State::Locked if matches!(word.prior(), Some(Prior::Modified)) => {
             (word.with_blades(rest), Loss::Writes)
         }
-        State::Held => (word.with_blades(rest), Loss::Nothing),
+        State::Locked => (word.with_blades(rest), Loss::Nothing),
         State::Shared | State::SharedToModified if rest.is_empty() && (asked || !is_busy(word)) => {
             (word.settled(State::Invalid, BladeSet::EMPTY), Loss::Nothing)
         }
@@ -510,13 +476,13 @@ pub const fn on_loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
         }
         State::SharedToModified => (word.with_blades(rest), Loss::Nothing),
         State::Modified | State::ModifiedToShared | State::ModifiedToModified if listed => {
-            (word.held(Was::Modified, BladeSet::EMPTY), Loss::Writes)
+            (word.locked(Prior::Modified, BladeSet::EMPTY), Loss::Writes)
         }
         State::Modified | State::ModifiedToShared | State::ModifiedToModified => {
             (word.settled(State::Modified, blades), Loss::Nothing)
         }
     };
-    Some(Transition { next, verdict })
+    Some(Step { next, verdict })
 }
 
 const fn is_busy(word: Word) -> bool {

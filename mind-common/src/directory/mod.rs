@@ -9,8 +9,9 @@ pub mod queue;
 pub mod word;
 
 pub use machine::{
-    Answer, AnswerVerdict, Order, Path, Request, RequestVerdict, Supply, Target, Transition, Want,
+    Answer, AnswerVerdict, Invalidations, Request, RequestVerdict, Source, Step, Target,
+    Transition, Want,
 };
 pub use origin::Origin;
 pub use queue::{Admission, Queue, admit};
-pub use word::{State, Was, Word};
+pub use word::{Prior, State, Word};

@@ -13,7 +13,7 @@ use super::machine::{Request, RequestVerdict, on_request};
 use super::word::Word;
 use crate::{
     id::{BladeId, BladeSet},
-    wire::Refusal,
+    refusal::Refusal,
 };
 
 const LAST_SHIFT: u32 = 32;

@@ -37,7 +37,7 @@ pub enum State {
     /// Busy: `requester` will be the owner when the owner in `blades` has given it up.
     ModifiedToModified = 6,
     /// The controller changes what the region is, or flushes it; `blades` may still write back.
-    Held = 7,
+    Locked = 7,
 }
 
 impl State {
@@ -50,7 +50,7 @@ impl State {
         Self::SharedToModified,
         Self::ModifiedToShared,
         Self::ModifiedToModified,
-        Self::Held,
+        Self::Locked,
     ];
 
     /// Its name on the command line and in metrics.
@@ -63,7 +63,7 @@ impl State {
             Self::SharedToModified => "shared-to-modified",
             Self::ModifiedToShared => "modified-to-shared",
             Self::ModifiedToModified => "modified-to-modified",
-            Self::Held => "held",
+            Self::Locked => "locked",
         }
     }
 
@@ -81,7 +81,7 @@ impl State {
 /// else of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Was {
+pub enum Prior {
     /// Nobody had it.
     Invalid = 0,
     /// The blades listed may have copies to read.
@@ -93,7 +93,7 @@ pub enum Was {
     Lost = 3,
 }
 
-impl Was {
+impl Prior {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Invalid, Self::Shared, Self::Modified, Self::Lost];
 }
@@ -147,7 +147,7 @@ impl Word {
             4 => State::SharedToModified,
             5 => State::ModifiedToShared,
             6 => State::ModifiedToModified,
-            _ => State::Held,
+            _ => State::Locked,
         }
     }
 
@@ -171,12 +171,12 @@ impl Word {
 
     /// What the region was, while it is held. Words that nobody makes count as lost ones.
     #[inline(always)]
-    pub const fn was(self) -> Option<Was> {
+    pub const fn prior(self) -> Option<Prior> {
         match (self.state(), self.requester().get()) {
-            (State::Held, 0) => Some(Was::Invalid),
-            (State::Held, 1) => Some(Was::Shared),
-            (State::Held, 2) => Some(Was::Modified),
-            (State::Held, _) => Some(Was::Lost),
+            (State::Locked, 0) => Some(Prior::Invalid),
+            (State::Locked, 1) => Some(Prior::Shared),
+            (State::Locked, 2) => Some(Prior::Modified),
+            (State::Locked, _) => Some(Prior::Lost),
             _ => None,
         }
     }
@@ -186,9 +186,9 @@ impl Word {
     /// changed region for the old one; and so that no answer to an earlier invalidation counts.
     #[inline(always)]
     #[must_use]
-    pub const fn held(self, was: Was, blades: BladeSet) -> Self {
+    pub const fn locked(self, was: Prior, blades: BladeSet) -> Self {
         let was = BladeId::from_low_bits(was as u64);
-        Self::new(State::Held, was, self.episode().next(), blades)
+        Self::new(State::Locked, was, self.episode().next(), blades)
     }
 
     /// The word in a state that is not busy, same episode.
@@ -232,7 +232,7 @@ impl core::fmt::Debug for Word {
         if self.state().is_busy() {
             write!(f, " for {}", self.requester())?;
         }
-        if let Some(was) = self.was() {
+        if let Some(was) = self.prior() {
             write!(f, " was {was:?}")?;
         }
         Ok(())
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn a_held_word_says_what_it_was() {
-        for was in Was::ALL {
-            let word = Word::default().held(was, BladeSet::EMPTY);
-            assert_eq!((word.state(), word.was()), (State::Held, Some(was)));
-            assert_eq!(word.settled(State::Shared, BladeSet::EMPTY).was(), None);
+        for was in Prior::ALL {
+            let word = Word::default().locked(was, BladeSet::EMPTY);
+            assert_eq!((word.state(), word.prior()), (State::Locked, Some(was)));
+            assert_eq!(word.settled(State::Shared, BladeSet::EMPTY).prior(), None);
         }
     }
 

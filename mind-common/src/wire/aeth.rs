@@ -1,9 +1,8 @@
-//! The acknowledge extended transport header (IBTA volume 1, 9.3.5 and 9.7.5.2), and why a
-//! request can be refused.
+//! The acknowledge extended transport header (IBTA volume 1, 9.3.5 and 9.7.5.2).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::serial::Version;
+use crate::{refusal::Refusal, serial::Version};
 
 /// Acknowledge extended transport header.
 #[derive(
@@ -42,41 +41,6 @@ pub enum Syndrome {
     Ack,
     /// Not done, and why.
     Refused(Refusal),
-}
-
-/// Why a request is not carried out. Each is a standard NAK code of RDMA, so that any dissector
-/// names it and a real NIC could say it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Refusal {
-    /// The region is being changed; ask again (RNR NAK).
-    Busy = 0b001_00001,
-    /// The requester is not a sharer any more, so a bare upgrade won't do: acquire the page
-    /// (NAK, PSN sequence error).
-    NoCopy = 0b011_00000,
-    /// The request makes no sense: misaligned, wrong length, outside of the window (NAK, invalid
-    /// request).
-    Invalid = 0b011_00001,
-    /// The domain may not do that there, or is not placed on this blade (NAK, remote access
-    /// error).
-    Denied = 0b011_00010,
-    /// A write-back of somebody who does not own the region, or of a version older than the one
-    /// stored (NAK, remote operational error).
-    Stale = 0b011_00011,
-    /// No memory blade serves the address now (NAK, invalid RD request).
-    Unreachable = 0b011_00100,
-}
-
-impl Refusal {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Busy,
-        Self::NoCopy,
-        Self::Invalid,
-        Self::Denied,
-        Self::Stale,
-        Self::Unreachable,
-    ];
 }
 
 /// Acknowledgement with "no credit limit", as responders without a receive queue say it.

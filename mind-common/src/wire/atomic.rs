@@ -42,3 +42,20 @@ mod tests {
         );
     }
 }
+
+/// An atomic operation on an 8-byte word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Atomic {
+    /// Replace the value if it is the expected one.
+    CmpSwap {
+        /// The value that must be there.
+        expected: u64,
+        /// The value to put there.
+        new: u64,
+    },
+    /// Add, wrapping.
+    FetchAdd {
+        /// What to add.
+        addend: u64,
+    },
+}

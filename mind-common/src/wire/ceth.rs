@@ -5,17 +5,27 @@ use zerocopy::{
     big_endian::{U16, U32, U64},
 };
 
-use super::message::Malformed;
+use super::Malformed;
 use crate::{
     addr::{Region, Va},
-    directory::{Supply, Target},
+    directory::{Source, Target},
     id::{BladeId, BladeSet},
     serial::{Episode, Version},
 };
 
 /// Coherence extended transport header.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
 )]
 #[repr(C)]
 pub struct Ceth {
@@ -33,8 +43,8 @@ pub struct Ceth {
     pub requester: u8,
     /// What is left to the blade that is asked: see [`Target`].
     pub target: u8,
-    /// How the requester is to get the page: see [`Supply`].
-    pub supply: u8,
+    /// How the requester is to get the page: see [`Source`].
+    pub source: u8,
     /// Answers: pages that were dropped though the requester did not want them.
     pub dropped: U16,
     /// Answers: pages that had to be written back.
@@ -60,7 +70,16 @@ pub struct Invalidation {
     /// What is left to the blade that is asked.
     pub target: Target,
     /// How the requester is to get the page.
-    pub supply: Supply,
+    pub source: Source,
+}
+
+/// What an invalidation cost the blade that answers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Cost {
+    /// Pages dropped though the requester did not want them: false invalidations.
+    pub dropped: u16,
+    /// Pages written back.
+    pub flushed: u16,
 }
 
 impl Ceth {
@@ -75,7 +94,7 @@ impl Ceth {
             order: invalidation.region.order(),
             requester: invalidation.requester.get(),
             target: invalidation.target as u8,
-            supply: invalidation.supply as u8,
+            source: invalidation.source as u8,
             dropped: U16::ZERO,
             flushed: U16::ZERO,
             slot: U32::new(invalidation.slot),
@@ -101,8 +120,17 @@ impl Ceth {
             episode: Episode::new(self.episode.get()),
             requester: BladeId::new(self.requester).ok_or(Malformed::Field("requester"))?,
             target: Target::from_u8(self.target).ok_or(Malformed::Field("target"))?,
-            supply: Supply::from_u8(self.supply).ok_or(Malformed::Field("supply"))?,
+            source: Source::from_u8(self.source).ok_or(Malformed::Field("source"))?,
         })
+    }
+
+    /// What an answer says that it cost.
+    #[inline(always)]
+    pub const fn cost(&self) -> Cost {
+        Cost {
+            dropped: self.dropped.get(),
+            flushed: self.flushed.get(),
+        }
     }
 
     /// The version of the page behind the header.
@@ -126,7 +154,7 @@ mod tests {
             episode: Episode::new(0x01_0203),
             requester: BladeId::new(3).expect("3 is a blade"),
             target: Target::Shared,
-            supply: Supply::Forward,
+            source: Source::Forward,
         }
     }
 
@@ -140,7 +168,7 @@ mod tests {
                 0, 1, 2, 3, // episode
                 0x80, 0, 0, 1, // pending
                 0, 0, 0, 0, // version
-                2, 3, 1, 2, // order, requester, target, supply
+                2, 3, 1, 2, // order, requester, target, source
                 0, 0, 0, 0, 4, 5, 6, 7, // dropped, flushed, slot
             ]
         );
@@ -158,7 +186,7 @@ mod tests {
             ("order", |c| c.order = 10),
             ("requester", |c| c.requester = 32),
             ("target", |c| c.target = 2),
-            ("supply", |c| c.supply = 3),
+            ("source", |c| c.source = 3),
         ];
         for (field, spoil) in cases {
             let mut ceth = good;

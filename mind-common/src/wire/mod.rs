@@ -21,23 +21,23 @@
 //! shrinks a packet either, so an answer may be followed by padding, too.
 //!
 //! Header structs are plain bytes in network order, of alignment 1: a program for the switch
-//! lays them over the packet. [`message`] is the whole datagram as the blades see it.
+//! lays them over the packet. The whole datagram, as blades see it, is `mind_machines::datagram`.
 
 pub mod aeth;
 pub mod atomic;
 pub mod bth;
 pub mod ceth;
-pub mod message;
+pub mod malformed;
 pub mod opcode;
 pub mod reth;
 
 use crate::addr::PAGE_SIZE;
 
-pub use aeth::{Aeth, Refusal, Syndrome};
-pub use atomic::AtomicEth;
+pub use aeth::{Aeth, Syndrome};
+pub use atomic::{Atomic, AtomicEth};
 pub use bth::Bth;
-pub use ceth::{Ceth, Invalidation};
-pub use message::{Malformed, Message};
+pub use ceth::{Ceth, Cost, Invalidation};
+pub use malformed::Malformed;
 pub use opcode::Opcode;
 pub use reth::Reth;
 

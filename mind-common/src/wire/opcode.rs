@@ -1,5 +1,7 @@
 //! The opcode in the first byte of a BTH.
 
+use crate::directory::{Source, Want};
+
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -96,6 +98,39 @@ impl Opcode {
             0xc6 => Self::FanOut,
             _ => return None,
         })
+    }
+
+    /// What a request with that opcode asks for; `None` for opcodes that ask for no page.
+    #[inline(always)]
+    pub const fn want(self) -> Option<Want> {
+        match self {
+            Self::Read => Some(Want::Read),
+            Self::Acquire => Some(Want::Acquire),
+            Self::Upgrade => Some(Want::Upgrade),
+            _ => None,
+        }
+    }
+
+    /// From where the requester gets its page when an answer with that opcode is the last; `None` for opcodes that
+    /// answer no INVALIDATE.
+    #[inline(always)]
+    pub const fn source(self) -> Option<Source> {
+        match self {
+            Self::InvalidateAck => Some(Source::Grant),
+            Self::InvalidateAckFetch => Some(Source::Fetch),
+            Self::Forward => Some(Source::Forward),
+            _ => None,
+        }
+    }
+
+    /// What the last answer becomes on its way to the requester: an acknowledgement, a READ in its name, or itself.
+    #[inline(always)]
+    pub const fn completing(source: Source) -> Self {
+        match source {
+            Source::Grant => Self::Acknowledge,
+            Source::Fetch => Self::Read,
+            Source::Forward => Self::Forward,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ impl Policy {
             (Change::Split, true) => self.directory.was_split(regions),
             (Change::Split, false) => self.directory.was_left(regions),
             (Change::Merge, true) => self.directory.was_merged(regions),
-            (Change::Merge, false) | (Change::Reset | Change::Free | Change::Mourn, _) => {}
+            (Change::Merge, false) | (Change::Reset | Change::Free | Change::MarkLost, _) => {}
         }
     }
 

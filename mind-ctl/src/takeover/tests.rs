@@ -46,11 +46,11 @@ enum Store {
 impl Maps {
     fn apply(&mut self, store: Store) {
         match store {
-            Store::Use(entry, is_held) => {
-                let before = self.slots.insert(entry.slot.0, (entry.region, is_held));
+            Store::Use(entry, is_locked) => {
+                let before = self.slots.insert(entry.slot.0, (entry.region, is_locked));
                 assert_eq!(before, None, "a slot in use is opened");
             }
-            Store::Hold(slot, is_held) => self.slots.get_mut(&slot.0).unwrap().1 = is_held,
+            Store::Hold(slot, is_locked) => self.slots.get_mut(&slot.0).unwrap().1 = is_locked,
             Store::Leave(slot) => assert!(self.slots.remove(&slot.0).is_some()),
             Store::Cover(entry) => {
                 let slot = self.slots.get_mut(&entry.slot.0).unwrap();
@@ -78,12 +78,12 @@ impl Maps {
     }
 
     fn found(&self) -> Found {
-        let slot = |(slot, (region, is_held)): (&u32, &(Region, bool))| FoundSlot {
+        let slot = |(slot, (region, is_locked)): (&u32, &(Region, bool))| FoundSlot {
             entry: Entry {
                 slot: Slot(*slot),
                 region: *region,
             },
-            is_held: *is_held,
+            is_locked: *is_locked,
         };
         Found {
             slots: self.slots.iter().map(slot).collect(),
@@ -154,13 +154,13 @@ impl Maps {
 }
 
 /// A plan's steps, store by store.
-fn stores(steps: &[Step], is_held: bool) -> Vec<Store> {
+fn stores(steps: &[Step], is_locked: bool) -> Vec<Store> {
     let pages = |table: Table, entry: Entry, slot: Option<Slot>| {
         let page = move |page: Va| Store::Page(table, page.page_in_block(), slot);
         entry.region.pages().map(page).collect()
     };
     let store = |step: &Step| match step {
-        Step::Open(entry) => vec![Store::Use(*entry, is_held)],
+        Step::Open(entry) => vec![Store::Use(*entry, is_locked)],
         Step::Blank(table) => vec![Store::Blank(*table)],
         Step::Fill { table, entry } => pages(*table, *entry, Some(entry.slot)),
         Step::Clear { table, entry } => pages(*table, *entry, None),

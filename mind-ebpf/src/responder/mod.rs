@@ -14,12 +14,13 @@ mod write;
 use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
 use mind_common::{
     serial::Version,
-    verdict::Verdict,
+    stop,
+    verdict::{Staged, Stop, Verdict},
     wire::{Opcode, Syndrome},
 };
 
 use crate::{
-    decision::{Decision, Staged, Stop, count, stop},
+    decision::{Decision, count},
     maps,
     packet::{self, Frame},
 };
@@ -54,7 +55,7 @@ pub fn ingress(ctx: &XdpContext) -> u32 {
 }
 
 #[inline(always)]
-fn enter(ctx: &XdpContext) -> Staged {
+fn enter(ctx: &XdpContext) -> Staged<Decision> {
     let own = maps::RESPONDER.get(0).ok_or(stop!(Foreign))?;
     let (frame, len) = packet::parse(ctx, own.ipv4)?;
     if frame.outer.ip.src_addr != own.switch_ipv4 {

@@ -5,8 +5,9 @@ use mind_common::{
     addr::{PAGE_SIZE, Va},
     id::Connection,
     memory::{Attempt, Claim, on_operation},
+    stop,
     table::{Operation, PageTag},
-    verdict::Verdict,
+    verdict::{Staged, Verdict},
     wire::{ATOMIC_REQUEST_LEN, AtomicEth, Opcode},
 };
 
@@ -14,11 +15,7 @@ use super::{
     Service,
     page::{self, Page},
 };
-use crate::{
-    atomics,
-    decision::{Staged, stop},
-    maps,
-};
+use crate::{atomics, maps};
 
 impl Service<'_> {
     /// Carries the operation out and makes the frame its answer.

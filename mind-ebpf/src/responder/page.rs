@@ -3,15 +3,13 @@
 use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE, Va},
     serial::Version,
+    stop,
     table::{PageTag, PageValue},
+    verdict::Staged,
     wire::Reth,
 };
 
-use crate::{
-    atomics,
-    decision::{Staged, stop},
-    maps,
-};
+use crate::{atomics, maps};
 
 /// A page of the store: pointers into its maps, where other processors work at the same time.
 #[derive(Clone, Copy)]

@@ -3,13 +3,12 @@
 use aya_ebpf::helpers::generated::bpf_xdp_store_bytes;
 use mind_common::{
     addr::PAGE_SIZE,
-    rewrite,
-    verdict::Verdict,
+    rewrite, stop,
+    verdict::{Staged, Verdict},
     wire::{AETH_LEN, BTH_LEN, OUTER_LEN, Opcode, PAGE_REQUEST_LEN, Syndrome},
 };
 
 use super::{Service, page};
-use crate::decision::{Staged, stop};
 
 /// Where the page begins in the answer.
 const PAGE_AT: u32 = (OUTER_LEN + BTH_LEN + AETH_LEN) as u32;

@@ -6,12 +6,12 @@ use mind_common::{
     memory::{Store, on_write},
     rewrite,
     serial::Version,
-    verdict::Verdict,
+    stop,
+    verdict::{Staged, Verdict},
     wire::{BTH_LEN, IMM_LEN, OUTER_LEN, Opcode, RETH_LEN, Syndrome, WRITE_LEN},
 };
 
 use super::{Service, page};
-use crate::decision::{Staged, stop};
 
 /// Where the page begins in the request.
 const PAGE_AT: u32 = (OUTER_LEN + BTH_LEN + RETH_LEN + IMM_LEN) as u32;

@@ -12,7 +12,7 @@ use network_types::{
     udp::UdpHdr,
 };
 
-use crate::decision::{Stop, stop};
+use mind_common::{stop, verdict::Stop};
 
 /// VLAN tags behind which a frame is looked at. The kernel takes one off on its way over a bridge
 /// before the next XDP program sees it, and a host's stack any number that name no VLAN (802.1p);

@@ -2,41 +2,32 @@
 //! state to the next.
 //!
 //! Every step reads the word first, then the region, and only then swaps the word: whoever gives
-//! the slot to another region [holds](mind_machines::controller::procedure::hold) it first, which
+//! the slot to another region locks it first, which
 //! begins an episode, so a step that read the old region finds another word when it swaps.
 
 use mind_common::{
     addr::{Region, Va},
     directory::{
-        Answer, AnswerVerdict, Order, Origin, Path, Queue, Request, RequestVerdict, Word, admit,
-        machine::{may_operate, may_write_back, on_answer},
+        Answer, AnswerVerdict, Invalidations, Origin, Queue, Request, RequestVerdict, Transition,
+        Word, admit, machine::on_answer,
     },
-    id::{BladeId, DomainId},
+    id::DomainId,
     memo::{Kept, Memo},
     serial::Seq,
+    stop,
     table::{Generation, Protection, Slot, Translation},
-    verdict::Verdict,
-    wire::message::Toll,
+    verdict::{Staged, Stop, Verdict},
+    wire::Cost,
 };
 
-use crate::{
-    atomics,
-    decision::{Staged, Stop, stop},
-    maps, trace,
-};
+use crate::{atomics, maps, trace};
 
 /// A slot of the directory: a pointer into its map, where other processors and the controller
 /// work at the same time.
 #[derive(Clone, Copy)]
 pub struct SlotRef(*mut Slot);
 
-/// The slot of the page at `va`.
-#[inline(always)]
-pub fn find(va: Va) -> Option<SlotRef> {
-    slot(number(va))
-}
-
-/// The number of that slot in its map; 0, which is nobody's, if there is none.
+/// The number of the slot of the page at `va`; 0, which is no slot's, if there is none.
 ///
 /// Apart from the slot, and not optional: a number beside the pointer in one `Option` is compiled
 /// to a register that nothing was written to where there is none, which the verifier refuses.
@@ -163,9 +154,9 @@ impl SlotRef {
         Origin::from_raw(unsafe { atomics::load(&raw const (*self.0).origin) })
     }
 
-    /// A request for the page at `va`: what to do, its region, and the path if it is granted.
+    /// A request for the page at `va`: what to do, its region, and the transition if it is granted.
     #[inline(always)]
-    pub fn request(self, va: Va, request: Request) -> Staged<(RequestVerdict, Region, Path)> {
+    pub fn request(self, va: Va, request: Request) -> Staged<(RequestVerdict, Region, Transition)> {
         for _ in atomics::tries() {
             let word = self.word();
             let region = self.region(va).ok_or(stop!(Moved))?;
@@ -176,22 +167,22 @@ impl SlotRef {
                     self.swap_queue(queue, step.queue);
                 }
                 trace::change(word, step.next);
-                return Ok((step.verdict, region, Path::between(word, step.next)));
+                return Ok((step.verdict, region, Transition::between(word, step.next)));
             }
         }
         Err(stop!(Contended))
     }
 
     /// An answer to an invalidation for the page at `va`, whose slot this is, of number `number`,
-    /// and what it cost the blade: what to do, and the path if it was the last.
+    /// and what it cost the blade: what to do, and the transition if it was the last.
     #[inline(always)]
     pub fn answer(
         self,
         number: u32,
         va: Va,
         answer: Answer,
-        toll: Toll,
-    ) -> Staged<(AnswerVerdict, Path)> {
+        cost: Cost,
+    ) -> Staged<(AnswerVerdict, Transition)> {
         for _ in atomics::tries() {
             let word = self.word();
             if self.region(va).is_none() {
@@ -202,52 +193,43 @@ impl SlotRef {
                 return Err(stop!(StaleAnswer));
             }
             if self.swap_word(word, step.next) {
-                self.charge(toll);
+                self.charge(cost);
                 trace::change(word, step.next);
-                return Ok((step.verdict, Path::between(word, step.next)));
+                return Ok((step.verdict, Transition::between(word, step.next)));
             }
         }
         // An answer is no request that could be refused; who asked for it repeats it.
         Err(Stop::Drop(Verdict::Contended))
     }
 
-    /// Refuses unless `from` may write the page at `va` back.
+    /// The word, for a packet that does not change it.
     #[inline(always)]
-    pub fn admit_write_back(self, va: Va, from: BladeId) -> Staged<()> {
+    pub fn look(self, va: Va) -> Staged<Word> {
         let word = self.word();
         if self.region(va).is_none() {
             return Err(stop!(Moved));
         }
         trace::change(word, word);
-        if may_write_back(word, from) {
-            Ok(())
-        } else {
-            Err(stop!(NotOwner))
-        }
-    }
-
-    /// Refuses unless `from` may have an atomic operation carried out on the page at `va`.
-    #[inline(always)]
-    pub fn admit_operation(self, va: Va, from: BladeId) -> Staged<()> {
-        let word = self.word();
-        if self.region(va).is_none() {
-            return Err(stop!(Moved));
-        }
-        trace::change(word, word);
-        may_operate(word, from).map_err(Stop::directory)
+        Ok(word)
     }
 
     /// What began the invalidation that `order` says for `region`: the request at hand, for `page`
     /// and with number `seq`, or for a repeated one what was noted then.
     #[inline(always)]
-    pub fn origin_of(self, order: &Order, region: Region, page: Va, seq: Seq) -> Staged<(Seq, Va)> {
-        if order.repeated {
+    pub fn origin_of(
+        self,
+        invalidations: &Invalidations,
+        region: Region,
+        page: Va,
+        seq: Seq,
+    ) -> Staged<(Seq, Va)> {
+        if invalidations.repeated {
             return self
                 .origin()
-                .of(order.episode, region)
+                .of(invalidations.episode, region)
                 .ok_or(stop!(NoOrigin));
         }
-        self.note(Origin::new(order.episode, seq, page));
+        self.note(Origin::new(invalidations.episode, seq, page));
         // SAFETY: the pointer is a lookup's.
         unsafe { atomics::add(&raw mut (*self.0).invalidations, 1) };
         Ok((seq, page))
@@ -271,7 +253,7 @@ impl SlotRef {
     /// Counts an access that needed no invalidation.
     #[inline(always)]
     pub fn touch(self) {
-        // SAFETY: the pointer is a lookup's. Not atomic: a hint, on the fast path.
+        // SAFETY: the pointer is a lookup's. Not atomic: a hint, on the fast transition.
         unsafe {
             let at = &raw mut (*self.0).accesses;
             at.write_volatile(at.read_volatile().wrapping_add(1));
@@ -279,14 +261,14 @@ impl SlotRef {
     }
 
     #[inline(always)]
-    fn charge(self, toll: Toll) {
+    fn charge(self, cost: Cost) {
         // SAFETY: the pointer is a lookup's.
         unsafe {
-            if toll.dropped != 0 {
-                atomics::add(&raw mut (*self.0).dropped, toll.dropped as u32);
+            if cost.dropped != 0 {
+                atomics::add(&raw mut (*self.0).dropped, cost.dropped as u32);
             }
-            if toll.flushed != 0 {
-                atomics::add(&raw mut (*self.0).flushed, toll.flushed as u32);
+            if cost.flushed != 0 {
+                atomics::add(&raw mut (*self.0).flushed, cost.flushed as u32);
             }
         }
     }

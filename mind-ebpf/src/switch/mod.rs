@@ -1,57 +1,49 @@
-//! The switch: what happens to a frame that comes in at one of its ports. The stages are called
-//! in the order in which a packet meets them:
+//! The switch: what happens to a frame that comes in at one of its ports. The stages are those of
+//! [`mind_common::switch`], in its order; here is what they are asked of.
 //!
-//! | Stage | Asks |
+//! | | |
 //! |---|---|
 //! | `packet::parse` | is it RoCEv2 for the switch? |
 //! | [`bypass`] | if not, may it go over the bridge? |
-//! | [`ingress`] | whose port is it, and does such a blade send such a message? |
-//! | [`directory`] | which slot is the page's, and what does it remember? |
-//! | [`admission`] | may this blade, in this domain, touch this address; who keeps it? |
-//! | [`directory`] | what does the region's word say, and what does it become? |
-//! | [`request`], [`memory`], [`answer`] | what is sent for it? |
-//! | [`send`] | to whom? |
+//! | [`directory`] | slots, words, what began an invalidation |
+//! | [`tables`] | protection, translation, which blades are there |
+//! | [`exit`] | where it leaves |
 
-mod admission;
-mod answer;
 mod bypass;
 mod directory;
-mod memory;
-mod request;
-mod send;
+mod exit;
+mod tables;
 
 use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
 use mind_common::{
-    directory::{Supply, Want},
-    id::{BladeId, Connection},
+    addr::{Region, Va},
+    directory::{Answer, AnswerVerdict, Invalidations, Request, RequestVerdict, Transition, Word},
+    id::{BladeId, Connection, DomainId},
     losses::Place,
-    serial::Version,
-    table::{Peer, Port, PortKind, Switch},
-    verdict::Verdict,
-    wire::{Opcode, Syndrome},
+    memo::Kept,
+    serial::{Seq, Version},
+    stop, switch,
+    table::{Peer, Port},
+    verdict::{Staged, Stop, Verdict},
+    wire::{AtomicEth, Bth, Ceth, Cost, Reth, Syndrome},
 };
 
 use crate::{
-    decision::{Decision, Staged, Stop, count, stop},
+    decision::{Decision, count},
     losses, maps,
     packet::{self, Frame},
     trace,
 };
+use directory::SlotRef;
 
 /// A frame of ours on its way through the switch.
-pub struct Passage<'a> {
+struct Passage<'a> {
     /// Its headers, in the packet.
     frame: &'a mut Frame,
     /// Bytes of its UDP payload.
     len: usize,
-    /// The switch itself.
-    switch: &'a Switch,
-    /// The interface it came in at.
-    ifindex: u32,
-    /// The port that this is.
+    /// The port at which it came in.
     port: &'a Port,
-    /// The compute blade behind that port, if there is one.
-    from: BladeId,
 }
 
 /// What becomes of the frame: an XDP action, counted.
@@ -82,10 +74,10 @@ pub fn ingress(ctx: &XdpContext) -> u32 {
 }
 
 #[inline(always)]
-fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
-    let switch = maps::SWITCH.get(0).ok_or(stop!(Foreign))?;
-    let (frame, len) = match packet::parse(ctx, switch.ipv4) {
-        Err(Stop::Pass(_)) => return Err(bypass::judge(ctx, switch.ipv4)),
+fn enter(ctx: &XdpContext, ifindex: u32) -> Staged<Decision> {
+    let own = maps::SWITCH.get(0).ok_or(stop!(Foreign))?;
+    let (frame, len) = match packet::parse(ctx, own.ipv4) {
+        Err(Stop::Pass(_)) => return Err(bypass::judge(ctx, own.ipv4)),
         parsed => parsed?,
     };
     trace::frame(frame);
@@ -93,95 +85,157 @@ fn enter(ctx: &XdpContext, ifindex: u32) -> Staged {
         return Err(stop!(LostOnPurpose));
     }
     let port = maps::PORTS.get(ifindex).ok_or(stop!(UnknownPort))?;
-    let mut passage = Passage {
-        frame,
-        len,
-        switch,
-        ifindex,
-        port,
-        from: BladeId::from_low_bits(port.number as u64),
-    };
-    match passage.dispatch() {
-        Err(Stop::Refuse(verdict, refusal)) => {
-            let syndrome = Syndrome::Refused(refusal);
-            passage.frame.acknowledge(syndrome, Version::new(0));
-            send::back(ifindex, verdict)
-        }
-        other => other,
-    }
+    let mut passage = Passage { frame, len, port };
+    let left = switch::pass(&mut passage)?;
+    exit::leave(left, passage.frame, own, ifindex)
 }
 
-impl Passage<'_> {
+impl switch::Passage for Passage<'_> {
+    type Slot = SlotRef;
+    type Peer = &'static Peer;
+
     #[inline(always)]
-    fn dispatch(&mut self) -> Staged {
-        let opcode = Opcode::from_u8(self.frame.bth.opcode).ok_or(stop!(UnknownOpcode))?;
-        if matches!(opcode, Opcode::FanOut) {
-            return Err(stop!(Internal));
-        }
-        if self.frame.outer.is_expired() {
-            return Err(stop!(Expired));
-        }
-        match self.port.kind() {
-            PortKind::None => Err(stop!(UnknownPort)),
-            PortKind::Compute => self.from_compute(opcode),
-            PortKind::Memory => self.from_memory(opcode),
-        }
+    fn bth(&self) -> Bth {
+        self.frame.bth
     }
 
-    /// A compute blade is who its port says, and must say the same.
     #[inline(always)]
-    fn from_compute(&mut self, opcode: Opcode) -> Staged {
-        if self.frame.bth.dest_qp() != self.port.connection {
-            return Err(stop!(Impostor));
-        }
-        match opcode {
-            Opcode::Read | Opcode::Acquire | Opcode::Upgrade => {
-                let want = Want::of_request(opcode).ok_or(stop!(UnexpectedOpcode))?;
-                self.request(want)
-            }
-            Opcode::Write => self.write_back(),
-            Opcode::CmpSwap | Opcode::FetchAdd => self.operate(),
-            Opcode::InvalidateAck | Opcode::InvalidateAckFetch | Opcode::Forward => {
-                let supply = Supply::of_answer(opcode).ok_or(stop!(UnexpectedOpcode))?;
-                self.answer(supply)
-            }
-            Opcode::ReadResponse
-            | Opcode::Acknowledge
-            | Opcode::AtomicAcknowledge
-            | Opcode::Invalidate
-            | Opcode::FanOut => Err(stop!(UnexpectedOpcode)),
-        }
+    fn payload_len(&self) -> usize {
+        self.len
     }
 
-    /// A memory blade only answers; the connection, which it echoes, says whom.
     #[inline(always)]
-    fn from_memory(&mut self, opcode: Opcode) -> Staged {
-        match opcode {
-            Opcode::ReadResponse | Opcode::Acknowledge | Opcode::AtomicAcknowledge => {}
-            Opcode::Write
-            | Opcode::Read
-            | Opcode::CmpSwap
-            | Opcode::FetchAdd
-            | Opcode::Acquire
-            | Opcode::Upgrade
-            | Opcode::Invalidate
-            | Opcode::InvalidateAck
-            | Opcode::InvalidateAckFetch
-            | Opcode::Forward
-            | Opcode::FanOut => return Err(stop!(UnexpectedOpcode)),
-        }
-        let qp = self.frame.bth.dest_qp();
-        let connection = Connection::from_qp(qp).ok_or(stop!(StaleConnection))?;
-        let requester = send::compute(connection.blade).ok_or(stop!(StaleConnection))?;
-        if requester.connection != qp {
-            return Err(stop!(StaleConnection));
-        }
-        self.redirect(requester, Verdict::Delivered)
+    fn is_expired(&self) -> bool {
+        self.frame.outer.is_expired()
     }
 
-    /// Sends the frame, whose transport headers are in place, to `peer`.
     #[inline(always)]
-    fn redirect(&mut self, peer: &Peer, verdict: Verdict) -> Staged {
-        send::redirect(self.frame, self.switch, peer, verdict)
+    fn reth(&self) -> Reth {
+        self.frame.reth()
+    }
+
+    #[inline(always)]
+    fn atomic(&self) -> AtomicEth {
+        self.frame.atomic()
+    }
+
+    #[inline(always)]
+    fn ceth(&self) -> Ceth {
+        self.frame.ceth()
+    }
+
+    #[inline(always)]
+    fn put_bth(&mut self, bth: Bth) {
+        self.frame.bth = bth;
+    }
+
+    #[inline(always)]
+    fn put_reth(&mut self, bth: Bth, reth: Reth) {
+        self.frame.put_reth(bth, reth);
+    }
+
+    #[inline(always)]
+    fn put_atomic(&mut self, bth: Bth, atomic: AtomicEth) {
+        self.frame.put_atomic(bth, atomic);
+    }
+
+    #[inline(always)]
+    fn put_ceth(&mut self, bth: Bth, ceth: Ceth) {
+        self.frame.put_ceth(bth, ceth);
+    }
+
+    #[inline(always)]
+    fn put_aeth(&mut self, bth: Bth, syndrome: Syndrome, version: Version) {
+        self.frame.put_aeth(bth, syndrome, version);
+    }
+
+    #[inline(always)]
+    fn port(&self) -> &Port {
+        self.port
+    }
+
+    #[inline(always)]
+    fn compute(&self, blade: BladeId) -> Option<(&'static Peer, Connection)> {
+        tables::compute(blade)
+    }
+
+    #[inline(always)]
+    fn memory(&self, number: u32) -> Option<&'static Peer> {
+        tables::memory(number)
+    }
+
+    #[inline(always)]
+    fn is_placed(&self, domain: DomainId, blade: BladeId) -> bool {
+        tables::is_placed(domain, blade)
+    }
+
+    #[inline(always)]
+    fn admit(
+        &mut self,
+        slot: Option<SlotRef>,
+        domain: DomainId,
+        va: Va,
+        class: u32,
+    ) -> Staged<Option<Kept>> {
+        tables::admit(slot, domain, va, class)
+    }
+
+    #[inline(always)]
+    fn translate(&self, va: Va) -> Option<Kept> {
+        tables::translate(va)
+    }
+
+    #[inline(always)]
+    fn slot_number(&self, va: Va) -> u32 {
+        directory::number(va)
+    }
+
+    #[inline(always)]
+    fn slot(&self, number: u32) -> Option<SlotRef> {
+        directory::slot(number)
+    }
+
+    #[inline(always)]
+    fn request(
+        &mut self,
+        slot: SlotRef,
+        va: Va,
+        request: Request,
+    ) -> Staged<(RequestVerdict, Region, Transition)> {
+        slot.request(va, request)
+    }
+
+    #[inline(always)]
+    fn answer(
+        &mut self,
+        slot: SlotRef,
+        number: u32,
+        va: Va,
+        answer: Answer,
+        cost: Cost,
+    ) -> Staged<(AnswerVerdict, Transition)> {
+        slot.answer(number, va, answer, cost)
+    }
+
+    #[inline(always)]
+    fn word(&self, slot: SlotRef, va: Va) -> Staged<Word> {
+        slot.look(va)
+    }
+
+    #[inline(always)]
+    fn origin_of(
+        &mut self,
+        slot: SlotRef,
+        invalidations: &Invalidations,
+        region: Region,
+        page: Va,
+        seq: Seq,
+    ) -> Staged<(Seq, Va)> {
+        slot.origin_of(invalidations, region, page, seq)
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, slot: SlotRef) {
+        slot.touch();
     }
 }

@@ -1,7 +1,7 @@
 //! The kinds of what happens to a page: what tables and counts of events tell apart.
 
 use super::page::{Access, Event};
-use mind_common::{directory::Target, serial::Version, wire::Refusal};
+use mind_common::{directory::Target, refusal::Refusal, serial::Version};
 
 const fn invalidate(target: Target, ripe: bool) -> Event {
     Event::Invalidate {

@@ -6,23 +6,20 @@
 //! * [`page`]: what happens to one page, as a pure function,
 //! * `kinds`: what tables and counts tell apart of that,
 //! * [`machine`]: many pages, the requests under way, regions that are being given up,
-//! * [`incoming`]: what it looks at of a datagram,
 //! * [`retransmission`]: how long to wait for an answer, and before asking again,
-//! * [`hold`]: how long a page stays before it is given away,
+//! * [`residency`]: how long a page stays before it is given away,
 //! * [`eviction`]: which page goes when there is no room.
 //!
 //! Times are nanoseconds of any clock that does not go back.
 
 pub mod eviction;
-pub mod hold;
-pub mod incoming;
 mod kinds;
 pub mod machine;
 pub mod page;
+pub mod residency;
 pub mod retransmission;
 
-pub use incoming::Incoming;
 #[cfg(feature = "model")]
 pub use machine::model;
-pub use machine::{Action, Blade, Config, Counters, Outgoing};
+pub use machine::{Action, Blade, Config, Counters};
 pub use page::Access;

@@ -16,8 +16,8 @@
 
 use mind_common::{
     directory::{Target, Want},
+    refusal::Refusal,
     serial::Version,
-    wire::Refusal,
 };
 
 /// What a thread wants of a page.

@@ -74,7 +74,7 @@ impl Controller {
         let everybody = self.everybody();
         let patience = self.patience;
         let procedure = if is_appeal {
-            Procedure::on_appeal(now, patience.stuck, patience.pause, everybody)
+            Procedure::for_stuck(now, patience.stuck, patience.pause, everybody)
         } else if change.is_of_two() {
             Procedure::new(change, now, patience.optional, patience.pause, everybody)
         } else {

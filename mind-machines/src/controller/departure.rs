@@ -5,7 +5,7 @@ use crate::controller::procedure::Change;
 use mind_common::{
     directory::{
         Word,
-        machine::{Loss, Transition, on_loss},
+        machine::{self, Loss, on_loss},
     },
     id::{BladeId, Connection},
 };
@@ -125,7 +125,7 @@ impl Controller {
         self.tasks.push(Task::Bury);
         self.tasks.push(Task::Evict(life.blade));
         let orphans = orphans.into_iter().map(|entry| (entry, None));
-        let mourning = self.changing(Change::Mourn, orphans, now, false);
+        let mourning = self.changing(Change::MarkLost, orphans, now, false);
         self.tasks.push(Task::Change(mourning.because_of(life)));
         self.tasks.push(Task::FenceBlade(life));
     }
@@ -140,7 +140,7 @@ impl Controller {
 }
 
 /// What the departure of a blade makes of a word.
-fn loss(word: Word, gone: BladeId) -> Option<Transition<Loss>> {
+fn loss(word: Word, gone: BladeId) -> Option<machine::Step<Loss>> {
     let step = on_loss(word, gone);
     #[cfg(feature = "mutants")]
     let step = crate::mutant::bereft(word, step);

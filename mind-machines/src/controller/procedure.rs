@@ -8,19 +8,19 @@
 //! that looked up the old region finds a held word, or a later episode.
 
 mod giving;
-mod held;
 mod jointly;
+mod locked;
 
 use mind_common::{
-    directory::{State, Was, Word, machine::Loss},
+    directory::{Prior, State, Word, machine::Loss},
     id::{BladeId, BladeSet},
     serial::Episode,
 };
 
-pub use held::{hold, lose, release, seize};
 pub use jointly::{Jointly, jointly};
+pub use locked::{lock, lock_by_force, lose, unlock};
 
-use held::{both, is_orphan, joined};
+use locked::{both, is_orphan, joined};
 
 /// What is to become of a region, or of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +35,7 @@ pub enum Change {
     Merge,
     /// What a blade wrote into it went with the blade ([`Loss::Writes`]), and left the region held.
     /// The last version that was written back is what there is.
-    Mourn,
+    MarkLost,
 }
 
 impl Change {
@@ -45,7 +45,7 @@ impl Change {
         Self::Free,
         Self::Split,
         Self::Merge,
-        Self::Mourn,
+        Self::MarkLost,
     ];
 
     /// Its name in metrics.
@@ -55,7 +55,7 @@ impl Change {
             Self::Free => "free",
             Self::Split => "split",
             Self::Merge => "merge",
-            Self::Mourn => "mourn",
+            Self::MarkLost => "mark-lost",
         }
     }
 
@@ -187,7 +187,7 @@ impl Procedure {
     /// A [reset](Change::Reset) because a blade says that a request of its does not complete: only
     /// if the region stays busy with one invalidation for `patience`, or is held though nobody is
     /// changing it. Where requests are answered, if slowly, there is nothing to reset.
-    pub const fn on_appeal(now: u64, patience: u64, pause: u64, everybody: BladeSet) -> Self {
+    pub const fn for_stuck(now: u64, patience: u64, pause: u64, everybody: BladeSet) -> Self {
         let mut reset = Self::new(Change::Reset, now, patience, pause, everybody);
         reset.stage = Stage::Watching(None);
         reset
@@ -246,7 +246,7 @@ impl Procedure {
                         return Do::Flush { blades: ask };
                     }
                     self.stage = match self.change {
-                        Change::Reset | Change::Mourn => Stage::Giving,
+                        Change::Reset | Change::MarkLost => Stage::Giving,
                         Change::Free | Change::Split | Change::Merge => Stage::Rewiring,
                     };
                 }
@@ -311,7 +311,7 @@ impl Procedure {
     fn watch(&mut self, now: u64, word: Word, before: Option<Episode>) -> Option<Do> {
         let is_same = before.is_none_or(|episode| episode == word.episode());
         self.stage = match word.state() {
-            State::Held => Stage::Taking,
+            State::Locked => Stage::Taking,
             state if state.is_busy() && is_same && now < self.limit => {
                 self.stage = Stage::Watching(Some(word.episode()));
                 return Some(self.wait(now));
@@ -329,9 +329,9 @@ impl Procedure {
 
     fn take(&mut self, now: u64, first: Word, second: Word) -> Option<Do> {
         let is_void = match self.change {
-            Change::Mourn => !is_orphan(first),
+            Change::MarkLost => !is_orphan(first),
             Change::Free => false,
-            Change::Reset | Change::Split | Change::Merge => first.was() == Some(Was::Lost),
+            Change::Reset | Change::Split | Change::Merge => first.prior() == Some(Prior::Lost),
         };
         if is_void {
             self.stage = Stage::Over(Outcome::Nothing);
@@ -342,16 +342,16 @@ impl Procedure {
                 continue;
             }
             match word.state() {
-                State::Held if slot == Which::Second && word.was() == Some(Was::Lost) => {
+                State::Locked if slot == Which::Second && word.prior() == Some(Prior::Lost) => {
                     self.stage = Stage::Leaving;
                     return None;
                 }
                 // Somebody else left it like that: a mourning that comes later finds nothing to do.
-                State::Held if is_orphan(word) && !matches!(self.loss, Loss::Writes) => {
+                State::Locked if is_orphan(word) && !matches!(self.loss, Loss::Writes) => {
                     self.loss = Loss::Writes;
                     self.is_fenced = false;
                 }
-                State::Held => {}
+                State::Locked => {}
                 State::Free => {
                     self.stage = match slot {
                         Which::First => Stage::Over(Outcome::Nothing),
@@ -360,7 +360,7 @@ impl Procedure {
                     return None;
                 }
                 State::Invalid | State::Shared | State::Modified => {
-                    let new = hold(word)?;
+                    let new = lock(word)?;
                     return Some(Do::Swap {
                         slot,
                         old: word,
@@ -375,7 +375,7 @@ impl Procedure {
                         self.stage = Stage::Leaving;
                         return None;
                     }
-                    let new = seize(word, self.everybody)?;
+                    let new = lock_by_force(word, self.everybody)?;
                     return Some(Do::Swap {
                         slot,
                         old: word,
@@ -387,7 +387,7 @@ impl Procedure {
         let ask = match self.change {
             Change::Reset | Change::Free => first.blades(),
             // Nobody has it; and both halves are as the whole was.
-            Change::Mourn | Change::Split => BladeSet::EMPTY,
+            Change::MarkLost | Change::Split => BladeSet::EMPTY,
             Change::Merge if joined(first, second).is_some() => BladeSet::EMPTY,
             Change::Merge => both(first, second),
         };

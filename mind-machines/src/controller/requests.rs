@@ -42,7 +42,7 @@ pub enum Request {
     /// The connection of a life is gone.
     Lost(Connection),
     /// A blade's request for the page does not complete.
-    Appeal(Va),
+    ReportStuck(Va),
     /// Memory refused what a blade had to write back.
     ReportLoss(Va),
     /// The asker gives up what it owns of the range.
@@ -132,7 +132,7 @@ impl Controller {
         match ask.request {
             Request::Register(_) => return false,
             Request::Lost(life) => self.disconnected(life),
-            Request::Appeal(va) => {
+            Request::ReportStuck(va) => {
                 let Some(entry) = self.at(va) else {
                     return true;
                 };

@@ -5,10 +5,10 @@ use crate::compute::page::{Event, Page, Phase, Reaction, Reactions};
 use mind_common::{
     directory::{
         Admission, Answer, AnswerVerdict, Request, RequestVerdict, State, Want, Word,
-        machine::{Loss, Transition, on_answer},
+        machine::{Loss, Step, on_answer},
     },
     id::BladeSet,
-    wire::Refusal,
+    refusal::Refusal,
 };
 
 /// What becomes of [`admit`](mind_common::directory::admit)'s decision about a request.
@@ -26,7 +26,7 @@ pub fn admitted(word: Word, request: Request, right: Admission) -> Admission {
         {
             decided(word.settled(State::Shared, alone), right.verdict)
         }
-        RequestVerdict::Invalidate(order) if !order.repeated => {
+        RequestVerdict::Invalidate(invalidations) if !invalidations.repeated => {
             if Mutant::WriterNotAlone.is_active() && is_shared {
                 let verdict = match request.want {
                     Want::Upgrade => RequestVerdict::Grant,
@@ -41,8 +41,11 @@ pub fn admitted(word: Word, request: Request, right: Admission) -> Admission {
             if Mutant::EpisodeStays.is_active() {
                 let (next, episode) = (right.next, word.episode());
                 let next = Word::new(next.state(), next.requester(), episode, next.blades());
-                let order = mind_common::directory::Order { episode, ..order };
-                return decided(next, RequestVerdict::Invalidate(order));
+                let invalidations = mind_common::directory::Invalidations {
+                    episode,
+                    ..invalidations
+                };
+                return decided(next, RequestVerdict::Invalidate(invalidations));
             }
             right
         }
@@ -58,8 +61,8 @@ pub fn answered(
     slot: u32,
     word: Word,
     answer: Answer,
-    right: Transition<AnswerVerdict>,
-) -> Transition<AnswerVerdict> {
+    right: Step<AnswerVerdict>,
+) -> Step<AnswerVerdict> {
     match right.verdict {
         AnswerVerdict::Stale if Mutant::OldAnswersCount.is_active() => {
             let episode = word.episode();
@@ -83,7 +86,7 @@ pub fn answered(
                 && word.state() == State::ModifiedToShared =>
         {
             let alone = BladeSet::only(answer.requester);
-            Transition {
+            Step {
                 next: right.next.with_blades(alone),
                 ..right
             }
@@ -93,10 +96,10 @@ pub fn answered(
 }
 
 /// What becomes of [`on_loss`](mind_common::directory::machine::on_loss)'s decision.
-pub fn bereft(word: Word, right: Option<Transition<Loss>>) -> Option<Transition<Loss>> {
+pub fn bereft(word: Word, right: Option<Step<Loss>>) -> Option<Step<Loss>> {
     let step = right?;
     if Mutant::OrphanGivenAway.is_active() && step.verdict == Loss::Writes {
-        return Some(Transition {
+        return Some(Step {
             next: word.settled(State::Invalid, BladeSet::EMPTY),
             verdict: Loss::Nothing,
         });

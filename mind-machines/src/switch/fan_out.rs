@@ -5,12 +5,15 @@ use mind_common::{id::MAX_BLADES, rewrite, verdict::Verdict};
 use super::Switch;
 use crate::{
     Node,
-    packet::{Body, Packet},
+    datagram::{Body, Datagram},
 };
 
 impl Switch {
     /// The copies of `packet`, and what TC counts: `None` where it leaves the packet alone.
-    pub fn fan_out<P, Q>(&self, packet: &Packet<P>) -> (Option<Verdict>, Vec<(Node, Packet<Q>)>) {
+    pub fn fan_out<P, Q>(
+        &self,
+        packet: &Datagram<P>,
+    ) -> (Option<Verdict>, Vec<(Node, Datagram<Q>)>) {
         let Body::FanOut {
             invalidation,
             pending,
@@ -27,7 +30,7 @@ impl Switch {
             match self.tables.compute.get(&blade) {
                 Some(connection) => {
                     let bth = rewrite::invalidate(*connection, packet.seq());
-                    let copy = Packet::new(&bth, Body::Invalidate(invalidation));
+                    let copy = Datagram::new(&bth, Body::Invalidate(invalidation));
                     copies.push((Node::Compute(blade), copy));
                 }
                 None => verdict = Verdict::DeadBlade,

@@ -1,13 +1,11 @@
 //! The switch: its directory and its tables, and what becomes of a packet. The stages of a packet
-//! are those of the XDP program, in its order; the copies that TC sends are here as well.
+//! are the XDP program's own ([`mind_common::switch`]); the copies that TC sends are here as well.
 //!
 //! Between two packets anything may change a slot or a table, as in the real switch; what one
 //! packet does happens at once.
 
-mod answer;
 mod fan_out;
-mod memory;
-mod request;
+mod passage;
 mod slot;
 mod tables;
 
@@ -15,21 +13,18 @@ use std::sync::Arc;
 
 use mind_common::{
     addr::Region,
-    directory::{Origin, Supply, Word},
-    id::{BladeId, BladeSet, Connection, DomainId},
-    rewrite,
-    serial::{Seq, Version},
-    verdict::{Kind, Verdict},
-    wire::{Opcode, Syndrome},
+    directory::{Origin, Word},
+    id::{BladeSet, DomainId},
+    serial::Seq,
+    verdict::Verdict,
 };
 
 pub use slot::Slot;
-pub use tables::{Place, Port, Tables};
+pub use tables::{Port, Tables};
 
-use crate::{
-    Node,
-    packet::{Body, Packet},
-};
+use passage::Passage;
+
+use crate::{Node, datagram::Datagram};
 
 /// A switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,15 +41,8 @@ pub struct Handled<P> {
     /// What TC counts, if XDP passed the packet up.
     pub fan_out: Option<Verdict>,
     /// What is sent, and to whom.
-    pub sent: Vec<(Node, Packet<P>)>,
+    pub sent: Vec<(Node, Datagram<P>)>,
 }
-
-/// A stage's result: early, the verdict that ends the packet's way. Its kind says whether it is
-/// dropped or goes back as a refusal.
-type Staged<T> = Result<T, Verdict>;
-
-/// A verdict, and what leaves XDP because of it.
-type Left<P> = (Verdict, Exit<P>);
 
 /// How a packet leaves XDP.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,11 +50,11 @@ pub enum Exit<P> {
     /// It ends here.
     Ends,
     /// It goes to a blade.
-    To(Node, Packet<P>),
+    To(Node, Datagram<P>),
     /// TC gets it, and makes it one INVALIDATE to each blade that it lists.
-    Up(Packet<P>),
+    Up(Datagram<P>),
     /// The controller gets it, and does the same.
-    Over(Packet<P>),
+    Over(Datagram<P>),
 }
 
 impl Switch {
@@ -79,7 +67,7 @@ impl Switch {
     }
 
     /// What becomes of `packet`, come in at `port`.
-    pub fn handle<P: Clone>(&mut self, port: Node, packet: Packet<P>) -> Handled<P> {
+    pub fn handle<P: Clone>(&mut self, port: Node, packet: Datagram<P>) -> Handled<P> {
         let (verdict, exit) = self.ingress(port, packet);
         let (fan_out, sent) = match exit {
             Exit::Ends => (None, Vec::new()),
@@ -97,90 +85,27 @@ impl Switch {
         }
     }
 
-    /// The XDP program: what becomes of `packet`, come in at `port`.
-    pub fn ingress<P>(&mut self, port: Node, packet: Packet<P>) -> (Verdict, Exit<P>) {
-        let bth = packet.bth();
-        match self.dispatch(port, packet) {
-            Ok(left) => left,
-            Err(verdict) => match verdict.kind() {
-                Kind::Refused(refusal) => {
-                    let bth = rewrite::answer(&bth, Opcode::Acknowledge);
-                    let body = Body::Acknowledge {
-                        syndrome: Syndrome::Refused(refusal),
-                        version: Version::new(0),
-                    };
-                    (verdict, Exit::To(port, Packet::new(&bth, body)))
-                }
-                _ => (verdict, Exit::Ends),
-            },
-        }
-    }
-
-    fn dispatch<P>(&mut self, port: Node, packet: Packet<P>) -> Staged<Left<P>> {
-        if packet.body.opcode() == Opcode::FanOut {
-            return Err(Verdict::Internal);
-        }
-        match self.tables.ports.get(&port) {
-            None => Err(Verdict::UnknownPort),
-            Some(&Port::Compute(connection)) => self.sent_by_compute(port, connection, packet),
-            Some(Port::Memory) => self.sent_by_memory(packet),
-        }
-    }
-
-    /// A compute blade is who its port says, and must say the same.
-    fn sent_by_compute<P>(
-        &mut self,
-        port: Node,
-        connection: Connection,
-        packet: Packet<P>,
-    ) -> Staged<Left<P>> {
-        if packet.envelope.qp != connection.to_qp() {
-            return Err(Verdict::Impostor);
-        }
-        let from = connection.blade;
-        match packet.body {
-            Body::Request { want, page } => self.request(port, from, &packet.bth(), want, page),
-            Body::Write { .. } => self.write_back(from, packet),
-            Body::Atomic { .. } => self.operate(from, packet),
-            Body::Answer {
-                invalidation,
-                fetch,
-                ..
-            } => {
-                let supply = if fetch { Supply::Fetch } else { Supply::Grant };
-                self.answer(from, supply, &invalidation, packet)
+    /// The XDP program: what becomes of `datagram`, come in at `port`.
+    pub fn ingress<P>(&mut self, port: Node, datagram: Datagram<P>) -> (Verdict, Exit<P>) {
+        let behind = self.tables.port(port);
+        let mut passage = Passage {
+            switch: self,
+            datagram,
+            port: behind,
+        };
+        match mind_common::switch::pass(&mut passage) {
+            Ok((verdict, exit)) => {
+                let datagram = passage.datagram;
+                let exit = match exit {
+                    mind_common::switch::Exit::To(node) => Exit::To(node, datagram),
+                    mind_common::switch::Exit::Back => Exit::To(port, datagram),
+                    mind_common::switch::Exit::Up => Exit::Up(datagram),
+                    mind_common::switch::Exit::Over => Exit::Over(datagram),
+                };
+                (verdict, exit)
             }
-            Body::Forward { invalidation, .. } => {
-                self.answer(from, Supply::Forward, &invalidation, packet)
-            }
-            Body::ReadResponse { .. }
-            | Body::Acknowledge { .. }
-            | Body::AtomicAcknowledge { .. }
-            | Body::Invalidate(_)
-            | Body::FanOut { .. } => Err(Verdict::UnexpectedOpcode),
+            Err(stop) => (stop.verdict(), Exit::Ends),
         }
-    }
-
-    /// A memory blade only answers; the connection, which it echoes, says whom.
-    fn sent_by_memory<P>(&self, packet: Packet<P>) -> Staged<Left<P>> {
-        match packet.body {
-            Body::ReadResponse { .. }
-            | Body::Acknowledge { .. }
-            | Body::AtomicAcknowledge { .. } => {}
-            _ => return Err(Verdict::UnexpectedOpcode),
-        }
-        let connection = Connection::from_qp(packet.envelope.qp).ok_or(Verdict::StaleConnection)?;
-        let present = self.tables.compute.get(&connection.blade);
-        if present != Some(&connection) {
-            return Err(Verdict::StaleConnection);
-        }
-        let requester = Node::Compute(connection.blade);
-        Ok((Verdict::Delivered, Exit::To(requester, packet)))
-    }
-
-    fn compute(&self, blade: BladeId) -> Staged<Connection> {
-        let present = self.tables.compute.get(&blade);
-        present.copied().ok_or(Verdict::DeadBlade)
     }
 
     /// The tables.

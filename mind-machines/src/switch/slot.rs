@@ -3,7 +3,7 @@
 
 use mind_common::{
     addr::{Region, Va},
-    directory::{Order, Origin, Queue, Word},
+    directory::{Invalidations, Origin, Queue, Word},
     serial::Seq,
     verdict::Verdict,
 };
@@ -36,16 +36,16 @@ impl Slot {
     /// what was noted then.
     pub(super) fn origin_of(
         &mut self,
-        order: &Order,
+        invalidations: &Invalidations,
         region: Region,
         page: Va,
         seq: Seq,
     ) -> Result<(Seq, Va), Verdict> {
-        if order.repeated {
-            let known = self.origin.of(order.episode, region);
+        if invalidations.repeated {
+            let known = self.origin.of(invalidations.episode, region);
             return known.ok_or(Verdict::NoOrigin);
         }
-        let origin = Origin::new(order.episode, seq, page);
+        let origin = Origin::new(invalidations.episode, seq, page);
         if origin.replaces(self.origin) {
             self.origin = origin;
         }

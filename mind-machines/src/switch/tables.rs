@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mind_common::{
     addr::{Prefix, Va},
     id::{BladeId, BladeSet, Connection, DomainId},
-    table::{Permission, Translation},
+    memo::Kept,
+    table::{self, PORT_FANS_OUT, PORT_HANDS_OVER, Permission, Translation},
 };
 
 use crate::Node;
@@ -44,15 +45,6 @@ pub struct Tables {
     pub pages: BTreeMap<Va, usize>,
 }
 
-/// A place in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Which memory blade.
-    pub memory: u8,
-    /// The offset in its store, in bytes.
-    pub offset: Va,
-}
-
 impl Tables {
     /// Whether the domain is placed on the blade.
     pub fn is_placed(&self, domain: DomainId, blade: BladeId) -> bool {
@@ -70,19 +62,34 @@ impl Tables {
             .map(|(_, permission)| *permission)
     }
 
-    /// Where `va` is kept; `None` where no memory blade serves it, or it is gone.
-    pub fn place(&self, va: Va) -> Option<Place> {
+    /// Where `va` is kept, as translation says.
+    pub fn kept(&self, va: Va) -> Option<Kept> {
         let entry = self
             .translation
             .iter()
             .filter(|(prefix, _)| covers(prefix, va))
             .min_by_key(|(prefix, _)| prefix.shift)
             .map(|(_, entry)| entry)?;
-        let memory = u8::try_from(entry.blade).ok()?;
-        self.memory.contains(&memory).then(|| Place {
-            memory,
+        Some(Kept {
+            blade: entry.blade,
             offset: entry.apply(va),
         })
+    }
+
+    /// The entry of a port, as the XDP program reads it.
+    pub(super) fn port(&self, port: Node) -> table::Port {
+        let mut entry = match self.ports.get(&port) {
+            None => table::Port::default(),
+            Some(Port::Compute(connection)) => table::Port::compute(*connection),
+            Some(Port::Memory) => table::Port::memory(0),
+        };
+        if !self.without_tc.contains(&port) {
+            entry.flags |= PORT_FANS_OUT;
+        }
+        if self.hands_over.contains(&port) {
+            entry.flags |= PORT_HANDS_OVER;
+        }
+        entry
     }
 
     /// The slot of the page that `va` is in.

@@ -8,7 +8,7 @@ use std::{
 
 use mind_common::{
     directory::{
-        Answer, AnswerVerdict, Request, RequestVerdict, State, Want, Was, Word,
+        Answer, AnswerVerdict, Prior, Request, RequestVerdict, State, Want, Word,
         machine::{Loss, may_write_back, on_answer, on_loss, on_request},
     },
     id::{BladeId, BladeSet},
@@ -86,7 +86,7 @@ pub struct Scene {
 }
 
 fn is_orphan(word: Word) -> bool {
-    word.was() == Some(Was::Modified) && word.blades().is_empty()
+    word.prior() == Some(Prior::Modified) && word.blades().is_empty()
 }
 
 impl Scene {
@@ -110,8 +110,8 @@ impl Scene {
 
     /// Only if the region is stuck.
     #[must_use]
-    pub fn on_appeal(mut self) -> Self {
-        self.procedure = Procedure::on_appeal(0, PATIENCE, PAUSE, EVERYBODY);
+    pub fn for_stuck(mut self) -> Self {
+        self.procedure = Procedure::for_stuck(0, PATIENCE, PAUSE, EVERYBODY);
         self
     }
 
@@ -135,8 +135,8 @@ impl Scene {
             word(State::ModifiedToShared, &[1]),
             word(State::ModifiedToModified, &[2]),
         ];
-        words.push(word(State::Invalid, &[]).held(Was::Modified, BladeSet::EMPTY));
-        words.push(word(State::Invalid, &[]).held(Was::Lost, BladeSet::EMPTY));
+        words.push(word(State::Invalid, &[]).locked(Prior::Modified, BladeSet::EMPTY));
+        words.push(word(State::Invalid, &[]).locked(Prior::Lost, BladeSet::EMPTY));
         let seconds = match change {
             Change::Merge => words.clone(),
             _ => vec![word(State::Free, &[])],
@@ -299,8 +299,12 @@ impl Scene {
                 let slot = slot as usize;
                 if self.words[slot] == old {
                     // Whose users chose to be told of a loss get nothing of it before it is freed.
-                    let stays = matches!(new.was(), Some(Was::Lost)) || new.state() == State::Free;
-                    assert!(old.was() != Some(Was::Lost) || stays, "{new:?} in {self:?}");
+                    let stays =
+                        matches!(new.prior(), Some(Prior::Lost)) || new.state() == State::Free;
+                    assert!(
+                        old.prior() != Some(Prior::Lost) || stays,
+                        "{new:?} in {self:?}"
+                    );
                     self.words[slot] = new;
                 }
             }
@@ -338,12 +342,12 @@ impl Scene {
     }
 
     fn rewire(&mut self, second: Word) {
-        assert_eq!(self.words[0].state(), State::Held);
+        assert_eq!(self.words[0].state(), State::Locked);
         match self.change {
             Change::Free => self.is_found[0] = false,
             Change::Split => {
                 assert_eq!(self.words[1].state(), State::Free);
-                assert_eq!(second.state(), State::Held);
+                assert_eq!(second.state(), State::Locked);
                 self.words[1] = second;
                 self.is_found[1] = true;
                 // Who had pages of the whole may have some of each half.
@@ -351,11 +355,11 @@ impl Scene {
                 self.is_late[1] = self.is_late[0];
             }
             Change::Merge => {
-                assert_eq!(self.words[1].state(), State::Held);
+                assert_eq!(self.words[1].state(), State::Locked);
                 // From now on the first word says who may write back, of the second half, too;
                 // where all of it is about to fail, nobody may.
                 let is_to_fail = self.fails && self.words.iter().any(|word| is_orphan(*word));
-                if self.words[1].was() == Some(Was::Modified) && !is_to_fail {
+                if self.words[1].prior() == Some(Prior::Modified) && !is_to_fail {
                     for owner in self.copies[1].iter() {
                         assert!(may_write_back(self.words[0], owner), "{owner} in {self:?}");
                     }
@@ -365,7 +369,7 @@ impl Scene {
                 self.copies = [both, BladeSet::EMPTY];
                 self.is_late = [self.is_late[0] || self.is_late[1], false];
             }
-            Change::Reset | Change::Mourn => panic!("nothing is to be rewired"),
+            Change::Reset | Change::MarkLost => panic!("nothing is to be rewired"),
         }
         self.procedure.rewired();
     }
@@ -404,7 +408,7 @@ impl Scene {
             let is_joining = self.change == Change::Merge && !self.is_found[1];
             let listed = match word.state() {
                 // Both words together are the region's until the first is given back.
-                State::Held if slot == 0 && is_joining => self.words[1]
+                State::Locked if slot == 0 && is_joining => self.words[1]
                     .blades()
                     .iter()
                     .fold(word.blades(), BladeSet::with),
@@ -420,27 +424,27 @@ impl Scene {
                 assert!(listed.is_single(), "{self:?}");
             }
             if self.is_late[slot] {
-                let is_safe = matches!(word.state(), State::Held | State::Free);
-                assert!(is_safe && (word.state() == State::Held || !self.is_found[slot]));
+                let is_safe = matches!(word.state(), State::Locked | State::Free);
+                assert!(is_safe && (word.state() == State::Locked || !self.is_found[slot]));
             }
         }
     }
 
     fn check_end(&self, outcome: Outcome) {
-        let is_held = |slot: usize| self.words[slot].state() == State::Held;
+        let is_locked = |slot: usize| self.words[slot].state() == State::Locked;
         for slot in 0..2 {
             // An orphan waits for its mourning, a lost one to be unmapped.
             let word = self.words[slot];
-            let is_left = word.was() == Some(Was::Lost) || self.is_late[slot];
-            assert!(!is_held(slot) || is_left, "{self:?}");
-            assert!(!self.is_late[slot] || is_held(slot), "{self:?}");
+            let is_left = word.prior() == Some(Prior::Lost) || self.is_late[slot];
+            assert!(!is_locked(slot) || is_left, "{self:?}");
+            assert!(!self.is_late[slot] || is_locked(slot), "{self:?}");
         }
         if let Outcome::Changed(_) = outcome {
             match self.change {
                 Change::Free => assert_eq!(self.words[0].state(), State::Free),
                 Change::Merge => assert_eq!(self.words[1].state(), State::Free),
                 Change::Split => assert!(self.is_found[1]),
-                Change::Reset | Change::Mourn => {}
+                Change::Reset | Change::MarkLost => {}
             }
         }
     }

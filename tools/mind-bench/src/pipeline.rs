@@ -9,6 +9,8 @@
 //! On the fast path the slot remembers what the tries say (`mind_common::memo`), as it does for all
 //! packets but the first since an entry was changed. What the first one costs is `i_s_cold`.
 
+use mind_common::addr::Page;
+use mind_machines::datagram::Body;
 use std::{
     collections::BTreeMap,
     io::{IsTerminal as _, Write as _},
@@ -32,12 +34,12 @@ use mind_common::{
     },
     trace::Tracing,
     verdict::Verdict,
-    wire::{Message, message::PageRequest},
 };
 use mind_dataplane::{
     MemoryLimits, Responder, Switch, SwitchLimits, TraceControl, Traces,
     harness::{Bed, Host, Packet, XdpAction},
 };
+use mind_machines::datagram::PageRequest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
@@ -356,10 +358,10 @@ fn word(state: State, blades: impl IntoIterator<Item = u8>) -> Word {
 
 fn paths() -> Vec<Path> {
     let send =
-        |message: &Message<'_>| Packet::new(message, REQUESTER, SWITCH, connection(0).to_qp());
+        |message: &Body<&Page>| Packet::new(message, REQUESTER, SWITCH, connection(0).to_qp());
     let page = |domain| PageRequest { page: PAGE, domain };
-    let read = || send(&Message::Read(page(DOMAIN)));
-    let acquire = || send(&Message::Acquire(page(DOMAIN)));
+    let read = || send(&Body::read(page(DOMAIN)));
+    let acquire = || send(&Body::acquire(page(DOMAIN)));
     let fetch = |name, says, packet, word| Path {
         name,
         says,
@@ -413,7 +415,7 @@ fn paths() -> Vec<Path> {
         Path {
             name: "denied",
             says: "refused, no protection entry",
-            packet: send(&Message::Read(page(STRANGER))),
+            packet: send(&Body::read(page(STRANGER))),
             word: invalid,
             verdict: Verdict::Protected,
             action: XdpAction::Redirect,

@@ -120,7 +120,7 @@ impl Pages {
         let count = |verdict: Verdict| packets.get(verdict.name()).copied().unwrap_or(0);
         Self {
             from_memory: count(Verdict::Fetch) + count(Verdict::Fetched),
-            from_blades: count(Verdict::Supplied),
+            from_blades: count(Verdict::PageForwarded),
             written_back: count(Verdict::WriteBack),
         }
     }
@@ -288,7 +288,7 @@ pub(crate) mod tests {
     use crate::graph::Graph;
     use crate::private;
     use crate::rank::Settings;
-    use mind_api::program::PathReport;
+    use mind_api::program::TransitionReport;
 
     /// A report about three packages; `change` may change what was found.
     pub(crate) fn report(change: impl FnOnce(&mut Vec<f64>, &mut Vec<Part>)) -> Report {
@@ -311,12 +311,12 @@ pub(crate) mod tests {
             digest: crate::worker::digest(&ranks),
             ranks: 0,
         };
-        let path = |path: &str, count, p50_ns, p99_ns| PathReport {
-            path: path.to_owned(),
+        let transition = |transition: &str, count, p50_ns, p99_ns| TransitionReport {
+            transition: transition.to_owned(),
             count,
             p50_ns,
             p99_ns,
-            ..PathReport::default()
+            ..TransitionReport::default()
         };
         let part = |blade: &str| Part {
             blade: blade.to_owned(),
@@ -328,7 +328,10 @@ pub(crate) mod tests {
                 invalidations: 7,
                 false_invalidations: 2,
                 write_backs: 20,
-                paths: vec![path("I->S", 40, 52_400, 1_250_000), path("owned", 0, 0, 0)],
+                transitions: vec![
+                    transition("I->S", 40, 52_400, 1_250_000),
+                    transition("owned", 0, 0, 0),
+                ],
                 ..BladeReport::default()
             },
         };

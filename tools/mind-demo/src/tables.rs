@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use mind_api::program::PathReport;
-use mind_common::directory::Path;
+use mind_api::program::TransitionReport;
+use mind_common::directory::Transition;
 
 use crate::report::{Blade, Report, ratio};
 
@@ -123,12 +123,15 @@ fn transitions(report: &Report) -> Table {
             .chain(header),
     );
     let mut sums = vec![0; report.blades.len()];
-    for path in Path::ALL {
+    for transition in Transition::ALL {
         let of = |blade: &Blade| {
-            let paths = &blade.counted.paths;
-            paths.iter().find(|of| of.path == path.name()).cloned()
+            let transitions = &blade.counted.transitions;
+            transitions
+                .iter()
+                .find(|of| of.transition == transition.name())
+                .cloned()
         };
-        let of_blades: Vec<Option<PathReport>> = report.blades.iter().map(of).collect();
+        let of_blades: Vec<Option<TransitionReport>> = report.blades.iter().map(of).collect();
         let counts = of_blades
             .iter()
             .map(|of| of.as_ref().map_or(0, |of| of.count));
@@ -136,7 +139,7 @@ fn transitions(report: &Report) -> Table {
         for (sum, count) in sums.iter_mut().zip(counts) {
             *sum += count;
         }
-        if path == Path::Owned && all == 0 {
+        if transition == Transition::Owned && all == 0 {
             // A repeated request; not one of the paper's.
             continue;
         }
@@ -144,7 +147,7 @@ fn transitions(report: &Report) -> Table {
             Some(of) if of.count > 0 => [grouped(of.count), time(of.p50_ns), time(of.p99_ns)],
             _ => ["0".to_owned(), "-".to_owned(), "-".to_owned()],
         });
-        let first = [path.name().to_owned(), grouped(all)];
+        let first = [transition.name().to_owned(), grouped(all)];
         table.add_row(first.into_iter().chain(cells));
     }
     let cells = sums
@@ -291,8 +294,8 @@ mod tests {
             line(&text, "I->S"),
             ["80", "40", "52.4 us", "1.2 ms", "40", "52.4 us", "1.2 ms"]
         );
-        for path in ["S->S", "I->M", "S->M", "M->S", "M->M"] {
-            assert_eq!(line(&text, path), ["0", "0", "-", "-", "0", "-", "-"]);
+        for transition in ["S->S", "I->M", "S->M", "M->S", "M->M"] {
+            assert_eq!(line(&text, transition), ["0", "0", "-", "-", "0", "-", "-"]);
         }
         assert!(!text.contains("owned"), "{text}");
         assert_eq!(line(&text, "all"), ["80", "40", "40"]);

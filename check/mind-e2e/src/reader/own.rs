@@ -1,12 +1,11 @@
 //! This project's own reader: `mind_common::wire` on the datagrams of a capture file.
 
+use mind_machines::datagram::Body;
 use std::{fs::File, path::Path};
 
 use anyhow::{Context as _, Result, anyhow};
-use mind_common::wire::{
-    BTH_LEN, Ceth, Message, OUTER_LEN, Syndrome, UDP_PORT,
-    message::{self, Atomic, PageRequest},
-};
+use mind_common::wire::{Atomic, BTH_LEN, Ceth, OUTER_LEN, Syndrome, UDP_PORT};
+use mind_machines::datagram::{Datagram, PageRequest};
 use pcap_file::pcap::PcapReader;
 use zerocopy::FromBytes as _;
 
@@ -49,10 +48,11 @@ fn datagram(frame: &[u8]) -> Option<&[u8]> {
 
 /// What a datagram says.
 fn fields(datagram: &[u8]) -> Result<Fields> {
-    let (envelope, message) = message::parse(datagram).map_err(|error| anyhow!("{error}"))?;
+    let Datagram { envelope, body } =
+        Datagram::parse(datagram).map_err(|error| anyhow!("{error}"))?;
     let mut fields = Fields::new();
     let mut set = |name: &str, value: u64| fields.insert(name.to_owned(), value);
-    set("opcode", u64::from(message.opcode() as u8));
+    set("opcode", u64::from(body.opcode() as u8));
     set("qp", u64::from(envelope.qp));
     set("psn", u64::from(envelope.seq.get()));
     set("attempt", u64::from(envelope.attempt));
@@ -62,30 +62,26 @@ fn fields(datagram: &[u8]) -> Result<Fields> {
         set("domain", u64::from(request.domain.0));
         set("bytes", mind_common::addr::PAGE_SIZE as u64);
     };
-    match message {
-        Message::Read(page) | Message::Acquire(page) | Message::Upgrade(page) => request(&page),
-        Message::Write {
-            request: page,
-            version,
-            ..
-        } => {
+    match body {
+        Body::Request { page, .. } => request(&page),
+        Body::Write { page, version, .. } => {
             request(&page);
             set("immediate", u64::from(version.get()));
         }
-        Message::ReadResponse { version, .. } => {
+        Body::ReadResponse { version, .. } => {
             set("syndrome", u64::from(Syndrome::Ack.to_u8()));
             set("msn", u64::from(version.get()));
         }
-        Message::Acknowledge { syndrome, version } => {
+        Body::Acknowledge { syndrome, version } => {
             set("syndrome", u64::from(syndrome.to_u8()));
             set("msn", u64::from(version.get()));
         }
-        Message::AtomicAcknowledge { syndrome, original } => {
+        Body::AtomicAcknowledge { syndrome, original } => {
             set("syndrome", u64::from(syndrome.to_u8()));
             set("msn", 0);
             set("original", original);
         }
-        Message::Atomic {
+        Body::Atomic {
             va,
             domain,
             operation,
@@ -99,10 +95,7 @@ fn fields(datagram: &[u8]) -> Result<Fields> {
             set("swap_or_add", swap_or_add);
             set("compare", compare);
         }
-        Message::Invalidate(_)
-        | Message::InvalidateAck { .. }
-        | Message::InvalidateAckFetch { .. }
-        | Message::Forward { .. } => {
+        Body::Invalidate(_) | Body::Answer { .. } | Body::FanOut { .. } | Body::Forward { .. } => {
             // The header itself: blades have no use for all that it says.
             let (ceth, _) = Ceth::read_from_prefix(&datagram[BTH_LEN..])
                 .map_err(|_| anyhow!("no room for the coherence header"))?;
@@ -113,7 +106,7 @@ fn fields(datagram: &[u8]) -> Result<Fields> {
             set("order", u64::from(ceth.order));
             set("requester", u64::from(ceth.requester));
             set("target", u64::from(ceth.target));
-            set("supply", u64::from(ceth.supply));
+            set("source", u64::from(ceth.source));
             set("dropped", u64::from(ceth.dropped.get()));
             set("flushed", u64::from(ceth.flushed.get()));
             set("slot", u64::from(ceth.slot.get()));

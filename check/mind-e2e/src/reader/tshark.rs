@@ -50,7 +50,7 @@ const COHERENCE: &[(&str, &str)] = &[
     ("order", "mind.order"),
     ("requester", "mind.requester"),
     ("target", "mind.target"),
-    ("supply", "mind.supply"),
+    ("source", "mind.source"),
     ("dropped", "mind.dropped"),
     ("flushed", "mind.flushed"),
     ("slot", "mind.slot"),

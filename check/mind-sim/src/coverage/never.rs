@@ -1,8 +1,8 @@
 //! What cannot happen, and why. The tests fail if it does.
 
 use mind_common::{
-    directory::{State, Was},
-    wire::Refusal,
+    directory::{Prior, State},
+    refusal::Refusal,
 };
 use mind_machines::compute::page::{Event, Phase};
 
@@ -22,7 +22,7 @@ fn of_word(kind: Kind, happening: Happening) -> Option<&'static str> {
         WriteBack,
     };
     use State::{
-        Free, Held, Invalid, Modified, ModifiedToModified, ModifiedToShared, Shared,
+        Free, Invalid, Locked, Modified, ModifiedToModified, ModifiedToShared, Shared,
         SharedToModified,
     };
     Some(match (kind.state(), happening) {
@@ -31,14 +31,16 @@ fn of_word(kind: Kind, happening: Happening) -> Option<&'static str> {
              that looked up before finds it free only if it is held up within the switch"
         }
         (Free, ListedGone | RequesterGone | Taken) => "it is nobody's",
-        (Invalid | Shared | Modified | Held, Counted | Complete) => "no invalidation is under way",
+        (Invalid | Shared | Modified | Locked, Counted | Complete) => {
+            "no invalidation is under way"
+        }
         (ModifiedToShared | ModifiedToModified, Counted) => "there is one owner to answer",
         (Invalid | Shared | SharedToModified, WriteBack) => "it has no owner",
-        (Held, WriteBack) if kind.was() != Some(Was::Modified) => "it has no owner",
+        (Locked, WriteBack) if kind.prior() != Some(Prior::Modified) => "it has no owner",
         (Invalid, ListedGone) => "it lists nobody",
-        (Held, ListedGone) if kind.was() == Some(Was::Invalid) => "it lists nobody",
-        (Invalid | Shared | Modified | Held, RequesterGone) => "nobody waits for it",
-        (Held, Taken) => "the controller has it, and does one thing after the other",
+        (Locked, ListedGone) if kind.prior() == Some(Prior::Invalid) => "it lists nobody",
+        (Invalid | Shared | Modified | Locked, RequesterGone) => "nobody waits for it",
+        (Locked, Taken) => "the controller has it, and does one thing after the other",
         (
             Invalid | Shared | Modified | SharedToModified | ModifiedToShared | ModifiedToModified,
             Given,

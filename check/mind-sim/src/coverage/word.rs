@@ -3,15 +3,15 @@
 use std::fmt;
 
 use mind_common::{
-    directory::{State, Want, Was, Word, machine::on_loss},
+    directory::{Prior, State, Want, Word, machine::on_loss},
     id::BladeId,
     verdict::Verdict,
 };
-use mind_machines::packet::{Body, Packet};
+use mind_machines::datagram::{Body, Datagram};
 
-/// A kind of word: its state, and of a held one what the region was.
+/// A kind of word: its state, and of a locked one what the region was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kind(State, Option<Was>);
+pub struct Kind(State, Option<Prior>);
 
 impl Kind {
     /// All of them.
@@ -23,18 +23,18 @@ impl Kind {
         Self(State::SharedToModified, None),
         Self(State::ModifiedToShared, None),
         Self(State::ModifiedToModified, None),
-        Self(State::Held, Some(Was::Invalid)),
-        Self(State::Held, Some(Was::Shared)),
-        Self(State::Held, Some(Was::Modified)),
-        Self(State::Held, Some(Was::Lost)),
+        Self(State::Locked, Some(Prior::Invalid)),
+        Self(State::Locked, Some(Prior::Shared)),
+        Self(State::Locked, Some(Prior::Modified)),
+        Self(State::Locked, Some(Prior::Lost)),
     ];
 
     /// The kind of a word.
     pub const fn of(word: Word) -> Self {
-        Self(word.state(), word.was())
+        Self(word.state(), word.prior())
     }
 
-    /// The kind of words in a state that is not held.
+    /// The kind of words in a state that is not locked.
     pub const fn of_state(state: State) -> Self {
         Self(state, None)
     }
@@ -44,8 +44,8 @@ impl Kind {
         self.0
     }
 
-    /// What it was, if it is held.
-    pub const fn was(self) -> Option<Was> {
+    /// What it was, if it is locked.
+    pub const fn prior(self) -> Option<Prior> {
         self.1
     }
 }
@@ -105,10 +105,10 @@ impl Happening {
     ];
 
     /// What a packet of a compute blade is to the word of its page, if it got as far as that.
-    pub(crate) fn of_packet<P>(packet: &Packet<P>, verdict: Verdict) -> Option<Self> {
+    pub(crate) fn of_packet<P>(packet: &Datagram<P>, verdict: Verdict) -> Option<Self> {
         use Verdict::{
             Busy, Contended, Counted, DeadBlade, Fetch, Fetched, Grant, Granted, HandedOver,
-            Invalidate, Lost, NoCopy, NoOrigin, NotOwner, PassedUp, StaleAnswer, Supplied,
+            Invalidate, Lost, NoCopy, NoOrigin, NotOwner, PageForwarded, PassedUp, StaleAnswer,
             WriteBack,
         };
         match (&packet.body, verdict) {
@@ -118,7 +118,7 @@ impl Happening {
                 | NoOrigin | Contended | DeadBlade,
             ) => Some(Self::Request(*want, packet.envelope.attempt > 0)),
             (Body::Answer { .. } | Body::Forward { .. }, Counted) => Some(Self::Counted),
-            (Body::Answer { .. } | Body::Forward { .. }, Granted | Fetched | Supplied) => {
+            (Body::Answer { .. } | Body::Forward { .. }, Granted | Fetched | PageForwarded) => {
                 Some(Self::Complete)
             }
             (Body::Answer { .. } | Body::Forward { .. }, StaleAnswer) => Some(Self::Stale),
@@ -145,7 +145,7 @@ impl Happening {
             });
         }
         match before.state() {
-            State::Held | State::Free => Some(Self::Given),
+            State::Locked | State::Free => Some(Self::Given),
             _ => Some(Self::Taken),
         }
     }
@@ -172,7 +172,7 @@ impl fmt::Display for Happening {
 #[cfg(test)]
 mod tests {
     use mind_common::{id::BladeSet, serial::Episode};
-    use mind_machines::controller::procedure::{hold, release, seize};
+    use mind_machines::controller::procedure::{lock, lock_by_force, unlock};
 
     use super::*;
 
@@ -196,16 +196,16 @@ mod tests {
         };
         let owned =
             word(State::Modified, &[2]).settled(State::Modified, word(State::Free, &[2]).blades());
-        assert_eq!(change(owned, hold(owned)), Some(Happening::Taken));
+        assert_eq!(change(owned, lock(owned)), Some(Happening::Taken));
         assert_eq!(gone(owned, 2), Some(Happening::ListedGone));
         let busy = word(State::SharedToModified, &[2, 3]);
         assert_eq!(gone(busy, 3), Some(Happening::ListedGone));
         assert_eq!(gone(busy, 9), Some(Happening::RequesterGone));
-        let seized = seize(busy, busy.blades());
+        let seized = lock_by_force(busy, busy.blades());
         assert_eq!(change(busy, seized), Some(Happening::Taken));
-        let held = seized.unwrap_or_default();
-        let given = release(held, State::Invalid, BladeSet::EMPTY);
-        assert_eq!(change(held, given), Some(Happening::Given));
-        assert_eq!(Happening::of_change(held, held), None);
+        let locked = seized.unwrap_or_default();
+        let given = unlock(locked, State::Invalid, BladeSet::EMPTY);
+        assert_eq!(change(locked, given), Some(Happening::Given));
+        assert_eq!(Happening::of_change(locked, locked), None);
     }
 }

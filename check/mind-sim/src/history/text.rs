@@ -2,13 +2,13 @@
 
 use mind_common::{
     addr::{Region, WINDOW_BASE},
-    directory::{Supply, Want},
+    directory::{Source, Want},
     wire::{Invalidation, Syndrome},
 };
 use mind_machines::{
     compute::Access,
     controller::{Ask, Request},
-    packet::{Body, Packet},
+    datagram::{Body, Datagram},
 };
 
 use crate::{plan::Image, trace::Cache};
@@ -58,7 +58,7 @@ fn invalidation(it: &Invalidation) -> String {
 }
 
 /// A packet: its name, its number, how often it was sent before, what is in it.
-pub(super) fn packet(packet: &Packet<Image>) -> String {
+pub(super) fn packet(packet: &Datagram<Image>) -> String {
     let envelope = &packet.envelope;
     let what = match &packet.body {
         Body::Request { want, page } => {
@@ -83,12 +83,12 @@ pub(super) fn packet(packet: &Packet<Image>) -> String {
         Body::Atomic { .. } => "ATOMIC".to_owned(),
         Body::AtomicAcknowledge { original, .. } => format!("ATOMIC ACK {original}"),
         Body::Invalidate(it) => {
-            let supply = match it.supply {
-                Supply::Grant => "",
-                Supply::Fetch => ", fetch",
-                Supply::Forward => ", forward",
+            let source = match it.source {
+                Source::Grant => "",
+                Source::Fetch => ", fetch",
+                Source::Forward => ", forward",
             };
-            format!("INVALIDATE {} to {:?}{supply}", invalidation(it), it.target)
+            format!("INVALIDATE {} to {:?}{source}", invalidation(it), it.target)
         }
         Body::Answer {
             invalidation: it,
@@ -117,7 +117,7 @@ pub(super) fn asked(ask: &Ask) -> String {
     let what = match ask.request {
         Request::Register(blade) => format!("register {blade}"),
         Request::Lost(life) => format!("lost {}", life.blade),
-        Request::Appeal(va) => format!("appeal {va}"),
+        Request::ReportStuck(va) => format!("stuck {va}"),
         Request::ReportLoss(va) => format!("lost writes {va}"),
         Request::Sync { start, length } => format!("sync {start}+{}K", length >> 10),
         Request::Reset(va) => format!("reset {va}"),

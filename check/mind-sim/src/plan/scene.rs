@@ -5,7 +5,7 @@ mod script;
 
 use mind_common::{
     addr::{Region, Va, WINDOW_BASE},
-    directory::{State, Target, Want, Was, Word},
+    directory::{Prior, State, Target, Want, Word},
     id::{BladeSet, DomainId},
     serial::Version,
 };
@@ -199,10 +199,10 @@ fn echoes(scene: Scene) -> Vec<Echo> {
             let taken = [State::Invalid, State::Shared, State::Modified];
             let taken = taken.map(|state| Pair::Word(WordKind::of_state(state), Happening::Taken));
             let held = |was| {
-                let held = Word::default().held(was, BladeSet::EMPTY);
+                let held = Word::default().locked(was, BladeSet::EMPTY);
                 Pair::Word(WordKind::of(held), Happening::Given)
             };
-            let given = [Was::Invalid, Was::Shared, Was::Modified].map(held);
+            let given = [Prior::Invalid, Prior::Shared, Prior::Modified].map(held);
             let begun = [Want::Read, Want::Acquire].map(|want| {
                 let kind = WordKind::of_state(State::Modified);
                 Pair::Word(kind, Happening::Request(want, false))
@@ -234,8 +234,8 @@ fn echoes(scene: Scene) -> Vec<Echo> {
 
 #[cfg(test)]
 mod tests {
-    use mind_common::{verdict::Verdict, wire::Refusal};
-    use mind_machines::packet::Body;
+    use mind_common::{refusal::Refusal, verdict::Verdict};
+    use mind_machines::datagram::Body;
 
     use super::*;
     use crate::{
@@ -263,7 +263,7 @@ mod tests {
             };
             Pair::Page(phase, event)
         };
-        let held = |was| WordKind::of(Word::default().held(was, BladeSet::EMPTY));
+        let held = |was| WordKind::of(Word::default().locked(was, BladeSet::EMPTY));
         let upgrade = Happening::Request(Want::Upgrade, true);
         let busy = Event::NotStored(Refusal::Busy);
         let cleaning = |evicting| Phase::Cleaning { evicting };
@@ -276,11 +276,11 @@ mod tests {
                 Scene::Leaving,
                 Pair::Page(Phase::Leaving, Event::Fault(Access::Read)),
             ),
-            (Scene::Repeats, Pair::Word(held(Was::Lost), upgrade)),
-            (Scene::Repeats, Pair::Word(held(Was::Shared), upgrade)),
+            (Scene::Repeats, Pair::Word(held(Prior::Lost), upgrade)),
+            (Scene::Repeats, Pair::Word(held(Prior::Shared), upgrade)),
             (
                 Scene::Halves,
-                Pair::Word(held(Was::Lost), Happening::ListedGone),
+                Pair::Word(held(Prior::Lost), Happening::ListedGone),
             ),
             (Scene::Moves, Pair::Page(cleaning(true), busy)),
             (Scene::Moves, Pair::Page(cleaning(false), busy)),

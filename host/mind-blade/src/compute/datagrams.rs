@@ -1,5 +1,6 @@
 //! The blade's datagram socket: messages of the protocol out and in, without waiting.
 
+use mind_common::addr::Page;
 use std::{
     io::IoSlice,
     net::{Ipv4Addr, SocketAddrV4},
@@ -7,10 +8,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use mind_common::wire::{
-    MAX_LEN, Message, PAGELESS_LEN, UDP_PORT,
-    message::{Envelope, Malformed, parse},
-};
+use mind_common::wire::{MAX_LEN, Malformed, PAGELESS_LEN, UDP_PORT};
+use mind_machines::datagram::Datagram;
 use rustix::{
     io::Errno,
     net::{
@@ -48,9 +47,9 @@ impl Received {
         }
     }
 
-    /// The message in it.
-    pub(super) fn parse(&self) -> Result<(Envelope, Message<'_>), Malformed> {
-        parse(&self.bytes[..self.len])
+    /// What it says.
+    pub(super) fn parse(&self) -> Result<Datagram<&Page>, Malformed> {
+        Datagram::parse(&self.bytes[..self.len])
     }
 }
 
@@ -80,14 +79,14 @@ impl Datagrams {
         Ok(Self { fd, unsent: 0 })
     }
 
-    /// Sends a message. What cannot be sent now is counted and lost, as on the way.
-    pub(super) fn send(&mut self, envelope: &Envelope, message: &Message<'_>) {
-        let (headers, page) = message.emit(envelope);
+    /// Sends a datagram. What cannot be sent now is counted and lost, as on the way.
+    pub(super) fn send(&mut self, datagram: &Datagram<&Page>) {
+        let (headers, page) = datagram.emit();
         let headers = headers.as_bytes();
         // What is not page is padding.
         let rest = match page {
             Some(page) => &page[..],
-            None => &PADDING[..message.len().saturating_sub(headers.len())],
+            None => &PADDING[..datagram.body.wire_len().saturating_sub(headers.len())],
         };
         let parts = [IoSlice::new(headers), IoSlice::new(rest)];
         let mut earlier = true;
@@ -109,7 +108,7 @@ impl Datagrams {
         };
         if let Err(errno) = sent {
             self.unsent += 1;
-            tracing::debug!(%errno, opcode = ?message.opcode(), "a datagram was not sent");
+            tracing::debug!(%errno, opcode = ?datagram.body.opcode(), "a datagram was not sent");
         }
     }
 

@@ -15,15 +15,15 @@ use std::{
 use anyhow::{Context as _, Result};
 use mind_api::program::BladeReport;
 use mind_common::{
-    addr::{PAGE_SIZE, Va},
-    directory::Want,
+    addr::{PAGE_SIZE, Page, Va},
     id::DomainId,
-    wire::{
-        Malformed, Message, Refusal,
-        message::{Page, PageRequest},
-    },
+    refusal::Refusal,
+    wire::Malformed,
 };
-use mind_machines::compute::{Access, Action, Blade, Config, Outgoing};
+use mind_machines::{
+    compute::{Access, Action, Blade, Config},
+    datagram::{Body, PageRequest},
+};
 use mind_userfault::{Backing, Fault, Userfault};
 use rustix::{
     event::{EventfdFlags, Timespec, epoll},
@@ -308,21 +308,16 @@ impl Engine {
             return false;
         }
         match received.parse() {
-            Ok((envelope, message)) => {
+            Ok(datagram) => {
                 let now = self.now();
                 let mut actions = std::mem::take(&mut self.actions);
                 let ignored = self.blade.counters().ignored;
-                self.blade.receive(now, &envelope, &message, &mut actions);
+                self.blade.receive(now, datagram.map(|_| ()), &mut actions);
                 if self.blade.counters().ignored != ignored {
-                    tracing::trace!(?envelope, opcode = ?message.opcode(), "a message that answers nothing");
+                    let (envelope, opcode) = (datagram.envelope, datagram.body.opcode());
+                    tracing::trace!(?envelope, ?opcode, "a datagram that answers nothing");
                 }
-                let page = match message {
-                    Message::ReadResponse { data, .. } | Message::Forward { data, .. } => {
-                        Some(data)
-                    }
-                    _ => None,
-                };
-                self.carry_out(&mut actions, page);
+                self.carry_out(&mut actions, datagram.data().copied());
                 self.actions = actions;
             }
             // It has a page, and nobody waits for one.
@@ -434,7 +429,7 @@ impl Engine {
             malformed: self.statistics.malformed,
             unsent: self.datagrams.unsent,
             round_trip_ns: self.blade.round_trip(),
-            paths: self.statistics.paths(),
+            transitions: self.statistics.transitions(),
         }
     }
 
@@ -491,17 +486,14 @@ impl Engine {
     fn carry_out(&mut self, actions: &mut Vec<Action>, data: Option<&Page>) {
         for action in actions.drain(..) {
             match action {
-                Action::Send { envelope, message } => {
-                    match message {
-                        Outgoing::WriteBack { page, version }
-                        | Outgoing::Forward { page, version, .. } => {
-                            self.outbox
-                                .put(page, version, |bytes| self.programs.read(page, bytes));
-                        }
-                        Outgoing::Request { .. } | Outgoing::Answer { .. } => {}
+                Action::Send(datagram) => {
+                    if let Body::Write { version, data, .. } | Body::Forward { version, data, .. } =
+                        datagram.body
+                    {
+                        self.outbox
+                            .put(data, version, |bytes| self.programs.read(data, bytes));
                     }
-                    let message = message_of(message, self.outbox.page());
-                    self.datagrams.send(&envelope, &message);
+                    self.datagrams.send(&datagram.map(|_| self.outbox.page()));
                 }
                 Action::Install { page, writable } => {
                     self.outbox.forget();
@@ -534,8 +526,8 @@ impl Engine {
                     );
                     self.plead(Plea::Lost { page: page.page });
                 }
-                Action::Appeal { page } => self.plead(Plea::Stuck { page: page.page }),
-                Action::Served { path, nanos } => self.statistics.served(path, nanos),
+                Action::ReportStuck { page } => self.plead(Plea::Stuck { page: page.page }),
+                Action::Served { transition, nanos } => self.statistics.served(transition, nanos),
                 Action::Flushed { token } => self.flushed(token),
                 // Only of a blade that is watched.
                 Action::Stepped { .. } => {}
@@ -566,42 +558,5 @@ impl Engine {
             };
             self.notify(waiter.program, notice);
         }
-    }
-}
-
-fn message_of(message: Outgoing, data: &Page) -> Message<'_> {
-    match message {
-        Outgoing::Request { want, page } => match want {
-            Want::Read => Message::Read(page),
-            Want::Acquire => Message::Acquire(page),
-            Want::Upgrade => Message::Upgrade(page),
-        },
-        Outgoing::WriteBack { page, version } => Message::Write {
-            request: page,
-            version,
-            data,
-        },
-        Outgoing::Answer {
-            invalidation,
-            toll,
-            fetch,
-        } => {
-            if fetch {
-                Message::InvalidateAckFetch { invalidation, toll }
-            } else {
-                Message::InvalidateAck { invalidation, toll }
-            }
-        }
-        Outgoing::Forward {
-            invalidation,
-            toll,
-            page: _,
-            version,
-        } => Message::Forward {
-            invalidation,
-            toll,
-            version,
-            data,
-        },
     }
 }

@@ -1,6 +1,6 @@
 //! What Prometheus is told of a compute blade.
 
-use mind_api::program::{BUCKETS_NS, BladeReport, PathReport};
+use mind_api::program::{BUCKETS_NS, BladeReport, TransitionReport};
 use mind_common::addr::PAGE_SIZE;
 use mind_metrics::{Families, Observations};
 
@@ -122,21 +122,24 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         "mind_fault_seconds",
         "From a fault to its page, by the transition that it was in the directory.",
     );
-    for path in &report.paths {
-        times.observe(&[("transition", &path.path)], &observations(path));
+    for transition in &report.transitions {
+        times.observe(
+            &[("transition", &transition.transition)],
+            &observations(transition),
+        );
     }
     families
 }
 
-fn observations(path: &PathReport) -> Observations {
+fn observations(transition: &TransitionReport) -> Observations {
     let mut sum = 0;
-    let cumulative = path.buckets.iter().map(|count| {
+    let cumulative = transition.buckets.iter().map(|count| {
         sum += count;
         sum
     });
     Observations {
-        count: path.count,
-        sum: seconds(path.sum_ns),
+        count: transition.count,
+        sum: seconds(transition.sum_ns),
         buckets: BUCKETS_NS
             .into_iter()
             .map(seconds)
@@ -155,14 +158,14 @@ mod tests {
 
     #[test]
     fn buckets_are_cumulative_and_in_seconds() {
-        let path = PathReport {
-            path: "I->S".to_owned(),
+        let transition = TransitionReport {
+            transition: "I->S".to_owned(),
             count: 7,
             sum_ns: 1_500_000_000,
             buckets: vec![1, 0, 4],
-            ..PathReport::default()
+            ..TransitionReport::default()
         };
-        let observed = observations(&path);
+        let observed = observations(&transition);
         assert_eq!(observed.buckets, [(1e-6, 1), (1.5e-6, 1), (2e-6, 5)]);
         assert_eq!((observed.count, observed.sum), (7, 1.5));
     }

@@ -159,7 +159,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 async fn plead(client: Client, mut heard: tokio::sync::mpsc::UnboundedReceiver<Plea>) {
     while let Some(plea) = heard.recv().await {
         let request = match plea {
-            Plea::Stuck { page } => Request::Appeal { va: page.0 },
+            Plea::Stuck { page } => Request::ReportStuck { va: page.0 },
             Plea::Lost { page } => Request::ReportLoss { va: page.0 },
         };
         if let Err(error) = client.call(request).await {

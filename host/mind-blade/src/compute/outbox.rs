@@ -1,10 +1,10 @@
 //! The page that goes out next, as it was read from the cache.
 
 use mind_common::{
-    addr::PAGE_SIZE,
+    addr::{PAGE_SIZE, Page},
     serial::Version,
-    wire::message::{Page, PageRequest},
 };
+use mind_machines::datagram::PageRequest;
 
 /// A page, and which one of what version it is. What is written back is often forwarded a moment later: then it need
 /// not be read again.

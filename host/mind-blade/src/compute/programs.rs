@@ -4,11 +4,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use mind_common::{
-    addr::{PAGE_SIZE, Va},
+    addr::{PAGE_SIZE, Page, Va},
     id::DomainId,
-    wire::message::{Page, PageRequest},
 };
-use mind_machines::compute::Access;
+use mind_machines::{compute::Access, datagram::PageRequest};
 use mind_userfault::{Backing, Fault, Kind, Outcome, Userfault};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

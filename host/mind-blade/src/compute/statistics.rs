@@ -1,8 +1,8 @@
 //! How long faults took, by the way they took through the directory.
 
 use hdrhistogram::Histogram;
-use mind_api::program::{BUCKETS_NS, PathReport};
-use mind_common::directory::Path;
+use mind_api::program::{BUCKETS_NS, TransitionReport};
+use mind_common::directory::Transition;
 
 /// Longest time told apart from longer ones: a minute, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
@@ -12,10 +12,10 @@ const DIGITS: u8 = 2;
 /// What the engine measured since it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Statistics {
-    /// Times in nanoseconds, in the order of [`Path::ALL`].
-    paths: [Histogram<u64>; Path::ALL.len()],
+    /// Times in nanoseconds, in the order of [`Transition::ALL`].
+    transitions: [Histogram<u64>; Transition::ALL.len()],
     /// Their sums.
-    sums: [u64; Path::ALL.len()],
+    sums: [u64; Transition::ALL.len()],
     /// Datagrams that were no messages.
     pub(crate) malformed: u64,
     /// Datagrams with a page that nobody waited for.
@@ -27,34 +27,34 @@ impl Statistics {
         let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS)
             .expect("the bounds are ordered and the digits few");
         Self {
-            paths: std::array::from_fn(|_| histogram.clone()),
-            sums: [0; Path::ALL.len()],
+            transitions: std::array::from_fn(|_| histogram.clone()),
+            sums: [0; Transition::ALL.len()],
             malformed: 0,
             unwanted: 0,
         }
     }
 
-    pub(super) fn served(&mut self, path: Option<Path>, nanos: u64) {
-        if let Some(path) = path {
-            self.paths[path as usize].saturating_record(nanos.max(1));
-            self.sums[path as usize] += nanos;
+    pub(super) fn served(&mut self, transition: Option<Transition>, nanos: u64) {
+        if let Some(transition) = transition {
+            self.transitions[transition as usize].saturating_record(nanos.max(1));
+            self.sums[transition as usize] += nanos;
         }
     }
 
-    /// Figures of each path.
-    pub(super) fn paths(&self) -> Vec<PathReport> {
-        let of = |path: Path| {
-            let histogram = &self.paths[path as usize];
-            PathReport {
-                path: path.name().to_owned(),
+    /// Figures of each transition.
+    pub(super) fn transitions(&self) -> Vec<TransitionReport> {
+        let of = |transition: Transition| {
+            let histogram = &self.transitions[transition as usize];
+            TransitionReport {
+                transition: transition.name().to_owned(),
                 count: histogram.len(),
                 p50_ns: histogram.value_at_quantile(0.5),
                 p99_ns: histogram.value_at_quantile(0.99),
-                sum_ns: self.sums[path as usize],
+                sum_ns: self.sums[transition as usize],
                 buckets: buckets(histogram),
             }
         };
-        Path::ALL.into_iter().map(of).collect()
+        Transition::ALL.into_iter().map(of).collect()
     }
 }
 
@@ -77,11 +77,11 @@ mod tests {
     #[test]
     fn each_fault_is_in_the_bucket_of_its_time() {
         let mut statistics = Statistics::new();
-        let path = Path::ALL[0];
+        let transition = Transition::ALL[0];
         for nanos in [900, 1_200, 1_400, 40_000, 20_000_000_000] {
-            statistics.served(Some(path), nanos);
+            statistics.served(Some(transition), nanos);
         }
-        let report = statistics.paths().remove(0);
+        let report = statistics.transitions().remove(0);
         assert_eq!(report.count, 5);
         assert_eq!(report.sum_ns, 20_000_043_500);
         let of = |bound| BUCKETS_NS.iter().position(|other| *other == bound).unwrap();

@@ -1,15 +1,15 @@
 //! Frames: built as blades build them, spoilt on purpose, and read back.
 
+use mind_common::addr::Page;
+use mind_machines::datagram::Body;
 use std::net::Ipv4Addr;
 
 use mind_common::{
     checksum,
     serial::Seq,
-    wire::{
-        BTH_LEN, Message, OUTER_LEN, UDP_PORT,
-        message::{self, Envelope, Malformed},
-    },
+    wire::{BTH_LEN, Malformed, OUTER_LEN, UDP_PORT},
 };
+use mind_machines::datagram::{Datagram, Envelope};
 
 /// Who a host is on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +46,19 @@ pub struct Packet {
 
 impl Packet {
     /// A frame with `message`, from `from` to `to`, on the connection `qp`, as request number 1.
-    pub fn new(message: &Message<'_>, from: Host, to: Host, qp: u32) -> Self {
+    pub fn new(message: &Body<&Page>, from: Host, to: Host, qp: u32) -> Self {
         let envelope = Envelope {
             qp,
             seq: Seq::new(1),
             attempt: 0,
         };
-        let mut payload = vec![0; message.len()];
-        message
-            .emit_into(&envelope, &mut payload)
-            .expect("the buffer is as long as the message");
+        let mut payload = vec![0; message.wire_len()];
+        Datagram {
+            envelope,
+            body: *message,
+        }
+        .emit_into(&mut payload)
+        .expect("the buffer is as long as the message");
         let mut bytes = Vec::with_capacity(OUTER_LEN + payload.len());
         bytes.extend(to.mac);
         bytes.extend(from.mac);
@@ -263,13 +266,13 @@ impl Seen {
         &self.bytes[OUTER_LEN..]
     }
 
-    /// The message in it.
+    /// What it says.
     ///
     /// # Errors
     ///
     /// When it is none that a blade gets.
-    pub fn message(&self) -> Result<(Envelope, Message<'_>), Malformed> {
-        message::parse(self.payload())
+    pub fn datagram(&self) -> Result<Datagram<&Page>, Malformed> {
+        Datagram::parse(self.payload())
     }
 
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {

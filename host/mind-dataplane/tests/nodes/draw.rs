@@ -2,15 +2,13 @@
 
 use mind_common::{
     addr::{MAX_REGION_ORDER, PAGE_SHIFT, Region, Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::{Supply, Target, Want, Word},
+    directory::{Source, Target, Want, Word},
     id::{BladeId, BladeSet, DomainId},
+    refusal::Refusal,
     serial::{Episode, Seq, Version},
-    wire::{
-        Invalidation, Refusal, Syndrome,
-        message::{Atomic, PageRequest, Toll},
-    },
+    wire::{Atomic, Cost, Invalidation, Syndrome},
 };
-use mind_machines::packet::Body;
+use mind_machines::datagram::{Body, PageRequest};
 
 use crate::frames::{Bytes, blade};
 
@@ -96,7 +94,7 @@ fn invalidation(
     slot_of: impl Fn(Va) -> Option<(u32, Word, Region)>,
 ) -> Invalidation {
     let target = one_of(random, &[Target::Invalid, Target::Shared]);
-    let supply = one_of(random, &[Supply::Grant, Supply::Fetch, Supply::Forward]);
+    let source = one_of(random, &[Source::Grant, Source::Fetch, Source::Forward]);
     let mut wanted = address(random);
     for _ in 0..8 {
         if slot_of(wanted).is_some_and(|(_, word, _)| word.state().is_busy()) {
@@ -120,7 +118,7 @@ fn invalidation(
         episode,
         requester,
         target,
-        supply,
+        source,
     }
 }
 
@@ -143,7 +141,7 @@ pub fn body(
     random: &mut fastrand::Rng,
     slot_of: impl Fn(Va) -> Option<(u32, Word, Region)>,
 ) -> Body<Bytes> {
-    let toll = Toll {
+    let cost = Cost {
         dropped: random.u16(..),
         flushed: random.u16(..),
     };
@@ -177,12 +175,12 @@ pub fn body(
         }
         20..26 => Body::Answer {
             invalidation: invalidation(random, slot_of),
-            toll,
+            cost,
             fetch: random.bool(),
         },
         26..29 => Body::Forward {
             invalidation: invalidation(random, slot_of),
-            toll,
+            cost,
             version,
             data: Bytes::drawn(random),
         },

@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use mind_common::{
-    addr::PAGE_SIZE,
+    addr::{PAGE_SIZE, Page},
     id::BladeId,
-    wire::{Message, Opcode, message::Page},
+    wire::Opcode,
 };
 use mind_dataplane::harness::{Host, Packet as Frame, Seen};
 use mind_machines::{
     Node,
-    packet::{Body, Content, Packet},
+    datagram::{Body, Content, Datagram},
 };
 
 /// The switch.
@@ -68,13 +68,13 @@ pub fn host(node: Node) -> Host {
 }
 
 /// `packet` on its way between two hosts. What never leaves the switch looks like an INVALIDATE.
-pub fn frame(packet: &Packet<Bytes>, from: Host, to: Host) -> Frame {
+pub fn frame(packet: &Datagram<Bytes>, from: Host, to: Host) -> Frame {
     let envelope = packet.envelope;
-    let message = match packet.body {
-        Body::FanOut { invalidation, .. } => Some(Message::Invalidate(invalidation)),
-        _ => packet.message(|data| &data.0),
+    let page: &Page = packet.data().map_or(&[0; PAGE_SIZE], |data| &data.0);
+    let message = match packet.body.clone() {
+        Body::FanOut { invalidation, .. } => Body::Invalidate(invalidation),
+        body => body.map(|_| page),
     };
-    let message = message.expect("all others are on the wire");
     let frame = Frame::new(&message, from, to, envelope.qp)
         .seq(envelope.seq.get())
         .attempt(envelope.attempt);
@@ -85,7 +85,7 @@ pub fn frame(packet: &Packet<Bytes>, from: Host, to: Host) -> Frame {
 }
 
 /// The packet that a frame is.
-pub fn packet(seen: &Seen) -> Packet<Bytes> {
-    let (envelope, message) = seen.message().expect("a message that blades get");
-    Packet::parsed(envelope, &message, |page| Bytes(Rc::new(*page)))
+pub fn packet(seen: &Seen) -> Datagram<Bytes> {
+    let datagram = seen.datagram().expect("a datagram that blades get");
+    datagram.map(|page| Bytes(Rc::new(*page)))
 }

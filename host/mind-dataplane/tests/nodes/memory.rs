@@ -8,7 +8,7 @@ use mind_common::{
     serial::Version,
     table::PageTag,
     verdict::Verdict,
-    wire::{Opcode, message::Envelope},
+    wire::Opcode,
 };
 use mind_dataplane::{
     MemoryLimits, Responder, Switch, SwitchLimits,
@@ -16,8 +16,8 @@ use mind_dataplane::{
 };
 use mind_machines::{
     Node,
+    datagram::{Body, Datagram, Envelope},
     memory::{Memory, Page},
-    packet::{Body, Packet},
 };
 
 use crate::{
@@ -152,7 +152,7 @@ impl Pair {
             0 => 0xff,
             _ => connection(random).to_qp(),
         };
-        let packet = Packet {
+        let packet = Datagram {
             envelope: Envelope {
                 qp,
                 seq: draw::seq(random),

@@ -11,10 +11,7 @@ use mind_common::{
         Port as PortEntry, Slot as SlotEntry, Translation,
     },
     verdict::Verdict,
-    wire::{
-        OUTER_LEN, SHORT_REQUEST_LEN,
-        message::{self, Envelope},
-    },
+    wire::{OUTER_LEN, SHORT_REQUEST_LEN},
 };
 use mind_dataplane::{
     Copies, MemoryLimits, Responder, Switch, SwitchLimits,
@@ -22,7 +19,7 @@ use mind_dataplane::{
 };
 use mind_machines::{
     Node,
-    packet::Packet,
+    datagram::{Datagram, Envelope},
     switch::{Exit, Port, Slot, Switch as Model},
 };
 
@@ -56,7 +53,7 @@ const VERDICTS: [Verdict; 33] = [
     Verdict::Counted,
     Verdict::Granted,
     Verdict::Fetched,
-    Verdict::Supplied,
+    Verdict::PageForwarded,
     Verdict::StaleAnswer,
     Verdict::FannedOut,
     Verdict::Invalid,
@@ -400,7 +397,7 @@ impl Pair {
         self.model.tables_mut().translation.insert(prefix, entry);
     }
 
-    fn draw(&mut self, port: u8) -> Packet<Bytes> {
+    fn draw(&mut self, port: u8) -> Datagram<Bytes> {
         let model = &self.model;
         let slot_of = |va: Va| {
             let index = model.tables().slot(va)?;
@@ -424,7 +421,7 @@ impl Pair {
             1 => self.random.u32(..1 << 24),
             _ => own,
         };
-        Packet {
+        Datagram {
             envelope: Envelope {
                 qp,
                 seq: draw::seq(&mut self.random),
@@ -462,7 +459,7 @@ impl Pair {
     }
 
     /// What XDP passed up, handed to TC.
-    fn fan_out(&mut self, place: &str, from: u8, seen: &Seen, passed: &Packet<Bytes>) {
+    fn fan_out(&mut self, place: &str, from: u8, seen: &Seen, passed: &Datagram<Bytes>) {
         // A test run of a TC program takes frames of one memory page at most.
         let headers = &seen.bytes()[..OUTER_LEN + SHORT_REQUEST_LEN];
         let frame = frames::frame(passed, frames::host(Self::node(from)), SWITCH)
@@ -477,7 +474,7 @@ impl Pair {
         }
         for number in 0..BLADES {
             let node = Self::node(number);
-            let to = |(to, packet): &(Node, Packet<Bytes>)| (*to == node).then(|| packet.clone());
+            let to = |(to, packet): &(Node, Datagram<Bytes>)| (*to == node).then(|| packet.clone());
             let expected: Vec<_> = copies.iter().filter_map(to).collect();
             let sent = self.sent_to(number);
             let packets: Vec<_> = sent.iter().map(frames::packet).collect();
@@ -488,11 +485,11 @@ impl Pair {
     }
 
     /// What XDP handed over, copied as the controller does.
-    fn handed_over(&mut self, place: &str, passed: &Packet<Bytes>) {
+    fn handed_over(&mut self, place: &str, passed: &Datagram<Bytes>) {
         let mut sent = Vec::new();
         let taken = self.copies.take(|address, payload| {
-            let (envelope, message) = message::parse(payload).expect("a message that blades get");
-            let copy = Packet::parsed(envelope, &message, |page| Bytes(Rc::new(*page)));
+            let copy = Datagram::parse(payload).expect("a datagram that blades get");
+            let copy = copy.map(|page| Bytes(Rc::new(*page)));
             sent.push((address, copy));
         });
         let (_, copies) = self.model.fan_out::<_, Bytes>(passed);

@@ -1,15 +1,13 @@
 //! Answers to an INVALIDATE: counted, completed, or stale.
 
 use mind_common::{
-    directory::{Path, State, Supply, Target},
+    directory::{Source, State, Target, Transition},
     id::DomainId,
     serial::Version,
     verdict::Verdict,
-    wire::{
-        Message,
-        message::{PageRequest, Toll},
-    },
+    wire::Cost,
 };
+use mind_machines::datagram::{Body, PageRequest};
 
 use crate::world::{
     Expect as _, OFFSET, PAGE, SLOTLESS, UNSERVED, World, ack, ack_fetch, acknowledgement, blade,
@@ -39,7 +37,7 @@ cases![
 
 fn an_answer_among_several_is_counted(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1, 2]);
-    let answer = ack(1, invalidation(0, 10, Target::Invalid, Supply::Grant));
+    let answer = ack(1, invalidation(0, 10, Target::Invalid, Source::Grant));
     world.send(1, &answer).met(Verdict::Counted);
     let word = world.word();
     assert_eq!(word.state(), State::SharedToModified);
@@ -49,9 +47,9 @@ fn an_answer_among_several_is_counted(world: &mut World) {
 
 fn the_last_bare_answer_becomes_the_requesters_acknowledgement(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1]);
-    let answer = ack(1, invalidation(0, 10, Target::Invalid, Supply::Grant)).seq(50);
+    let answer = ack(1, invalidation(0, 10, Target::Invalid, Source::Grant)).seq(50);
     let run = world.send(1, &answer);
-    let run = run.met(Verdict::Granted).by(Path::SharedToModified);
+    let run = run.met(Verdict::Granted).by(Transition::SharedToModified);
     let message = run.to(compute(0), qp(0), 50);
     assert_eq!(message, acknowledgement());
     let word = world.word();
@@ -63,14 +61,14 @@ fn the_last_bare_answer_becomes_the_requesters_acknowledgement(world: &mut World
 
 fn is_read_for_blade_0(world: &mut World, state: State, target: Target) {
     world.set_busy(state, 0, [1]);
-    let answer = ack_fetch(1, invalidation(0, 10, target, Supply::Fetch)).seq(50);
+    let answer = ack_fetch(1, invalidation(0, 10, target, Source::Fetch)).seq(50);
     let run = world.send(1, &answer);
     let message = run.met(Verdict::Fetched).to(memory(0), qp(0), 50);
     let expected = PageRequest {
         page: Va(OFFSET),
         domain: DomainId(0),
     };
-    assert_eq!(message, Message::Read(expected));
+    assert_eq!(message, Body::read(expected));
 }
 
 fn the_last_padded_answer_becomes_a_read_in_the_requesters_name(world: &mut World) {
@@ -92,12 +90,12 @@ fn an_owner_that_has_dropped_the_page_has_it_read_from_memory(world: &mut World)
 fn page_goes_on(world: &mut World, state: State, target: Target) {
     world.set_busy(state, 0, [1]);
     let data = pattern(4);
-    let asked = invalidation(0, 10, target, Supply::Forward);
+    let asked = invalidation(0, 10, target, Source::Forward);
     let run = world.send(1, &forward(1, asked, &data).seq(50));
-    let message = run.met(Verdict::Supplied).to(compute(0), qp(0), 50);
-    let expected = Message::Forward {
+    let message = run.met(Verdict::PageForwarded).to(compute(0), qp(0), 50);
+    let expected = Body::Forward {
         invalidation: asked,
-        toll: Toll::default(),
+        cost: Cost::default(),
         version: Version::new(7),
         data: &data,
     };
@@ -122,7 +120,7 @@ fn an_owners_page_goes_on_to_the_next_owner(world: &mut World) {
 
 fn what_an_answer_cost_is_charged_to_the_slot(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1, 2]);
-    let asked = invalidation(0, 10, Target::Invalid, Supply::Grant);
+    let asked = invalidation(0, 10, Target::Invalid, Source::Grant);
     world.send(1, &ack(1, asked)).met(Verdict::Counted);
     world.send(2, &ack(2, asked)).met(Verdict::Granted);
     let slot = world.slot();
@@ -132,7 +130,7 @@ fn what_an_answer_cost_is_charged_to_the_slot(world: &mut World) {
 /// Blade 1's answer to `episode` for `requester` changes nothing.
 fn is_stale(world: &mut World, requester: u8, episode: u32) {
     let before = world.word();
-    let asked = invalidation(requester, episode, Target::Invalid, Supply::Grant);
+    let asked = invalidation(requester, episode, Target::Invalid, Source::Grant);
     world.send(1, &ack(1, asked)).met(Verdict::StaleAnswer);
     assert_eq!(world.word(), before);
     let slot = world.slot();
@@ -156,7 +154,7 @@ fn an_answer_for_another_requester_is_stale(world: &mut World) {
 
 fn a_second_answer_is_stale(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1, 2]);
-    let asked = invalidation(0, 10, Target::Invalid, Supply::Grant);
+    let asked = invalidation(0, 10, Target::Invalid, Source::Grant);
     world.send(1, &ack(1, asked)).met(Verdict::Counted);
     world.send(1, &ack(1, asked)).met(Verdict::StaleAnswer);
     assert_eq!(world.word().blades(), blades([2]));
@@ -168,14 +166,19 @@ fn an_answer_of_a_blade_that_was_not_asked_is_stale(world: &mut World) {
 }
 
 fn an_answer_about_a_settled_region_is_stale(world: &mut World) {
-    for state in [State::Invalid, State::Shared, State::Modified, State::Held] {
+    for state in [
+        State::Invalid,
+        State::Shared,
+        State::Modified,
+        State::Locked,
+    ] {
         world.set_word(state, [1]);
         is_stale(world, 0, 10);
     }
 }
 
 fn an_answer_about_a_page_without_a_slot_is_stale(world: &mut World) {
-    let mut asked = invalidation(0, 10, Target::Invalid, Supply::Grant);
+    let mut asked = invalidation(0, 10, Target::Invalid, Source::Grant);
     asked.page = SLOTLESS;
     world.send(1, &ack(1, asked)).met(Verdict::StaleAnswer);
 }
@@ -190,14 +193,14 @@ fn an_answer_about_a_region_that_moved_is_stale(world: &mut World) {
 fn an_answer_for_a_requester_that_is_gone_settles_the_word(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1]);
     world.set_compute(0, false);
-    let asked = invalidation(0, 10, Target::Invalid, Supply::Grant);
+    let asked = invalidation(0, 10, Target::Invalid, Source::Grant);
     world.send(1, &ack(1, asked)).met(Verdict::DeadBlade);
     // Everybody has given the region up; what its dead owner leaves is the controller's to settle.
     assert_eq!(world.word().state(), State::Modified);
 }
 
 fn an_answer_that_nobody_could_read_for_settles_nothing(world: &mut World) {
-    let mut asked = invalidation(0, 10, Target::Invalid, Supply::Fetch);
+    let mut asked = invalidation(0, 10, Target::Invalid, Source::Fetch);
     asked.page = UNSERVED;
     world.send(1, &ack_fetch(1, asked)).met(Verdict::DeadBlade);
     assert_eq!(PAGE.page(), PAGE);

@@ -4,12 +4,10 @@ use mind_common::{
     addr::{PAGE_SIZE, Va},
     id::DomainId,
     serial::{Seq, Version},
-    wire::{
-        Message, Opcode, PAGE_REQUEST_LEN,
-        message::{Envelope, PageRequest},
-    },
+    wire::{Opcode, PAGE_REQUEST_LEN},
 };
 use mind_dataplane::harness::{Bare, Packet, XdpAction};
+use mind_machines::datagram::{Body, Datagram, Envelope, PageRequest};
 
 use crate::world::{World, cases, compute, memory, pattern, qp};
 
@@ -31,7 +29,7 @@ fn bare() -> Bare {
 }
 
 fn read() -> Packet {
-    let message = Message::Read(PageRequest {
+    let message = Body::read(PageRequest {
         page: Va(7 * PAGE_SIZE as u64),
         domain: DomainId(3),
     });
@@ -64,11 +62,17 @@ fn a_bare_answer_is_the_page_in_the_same_frame(_: &mut World) {
         attempt: 2,
     };
     let data = pattern(0x21);
-    let message = Message::ReadResponse {
+    let message = Body::ReadResponse {
         version: Version::new(0),
         data: &data,
     };
-    assert_eq!(frame.message(), Ok((envelope, message)));
+    assert_eq!(
+        frame.datagram(),
+        Ok(Datagram {
+            envelope,
+            body: message
+        })
+    );
 }
 
 fn a_bare_answer_is_not_answered(_: &mut World) {

@@ -1,9 +1,10 @@
 //! What must not get past the switch: what a memory blade's responder or an agent could take for
 //! the switch's. And what must: the ordinary traffic between the same hosts.
 
+use mind_machines::datagram::Body;
 use std::net::Ipv4Addr;
 
-use mind_common::{table::Port, verdict::Verdict, wire::Message};
+use mind_common::{table::Port, verdict::Verdict};
 use mind_dataplane::harness::{Host, Packet};
 
 use crate::world::{Expect as _, PAGE, SWITCH, World, cases, compute, memory, qp, read, request};
@@ -49,7 +50,7 @@ fn rocev2(from: Ipv4Addr, to: Host) -> Packet {
         ipv4: from,
     };
     let request = request(PAGE);
-    Packet::new(&Message::Read(request), from, to, qp(0))
+    Packet::new(&Body::read(request), from, to, qp(0))
 }
 
 /// Compute blade 0 asks memory blade 0, in the switch's name.

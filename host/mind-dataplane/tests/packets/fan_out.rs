@@ -4,12 +4,13 @@
 //! on the wire.
 
 use mind_common::{
-    directory::{State, Supply, Target},
+    directory::{Source, State, Target},
     serial::Seq,
     verdict::Verdict,
-    wire::{Message, OUTER_LEN, Opcode, SHORT_REQUEST_LEN},
+    wire::{OUTER_LEN, Opcode, SHORT_REQUEST_LEN},
 };
 use mind_dataplane::harness::Packet;
+use mind_machines::datagram::{Body, Datagram};
 
 use crate::world::{
     COMPUTE_BLADES, PAGE, SWITCH, World, cases, compute, invalidation, qp, read, upgrade,
@@ -49,10 +50,13 @@ fn got_its_invalidate(world: &mut World, number: u8) {
     assert_eq!(frame.bytes().len(), OUTER_LEN + SHORT_REQUEST_LEN);
     assert_eq!((frame.from(), frame.to()), (SWITCH, compute(number)));
     assert!(frame.has_right_checksum() && frame.has_right_lengths() && frame.has_right_ports());
-    let (envelope, message) = frame.message().expect("a message that blades get");
+    let Datagram {
+        envelope,
+        body: message,
+    } = frame.datagram().expect("a message that blades get");
     assert_eq!((envelope.qp, envelope.seq), (qp(number), Seq::new(50)));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Grant);
-    assert_eq!(message, Message::Invalidate(expected));
+    let expected = invalidation(0, 11, Target::Invalid, Source::Grant);
+    assert_eq!(message, Body::Invalidate(expected));
 }
 
 fn every_listed_blade_gets_its_own_invalidate(world: &mut World) {

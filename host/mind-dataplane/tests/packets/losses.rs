@@ -1,10 +1,7 @@
 //! Packets that the switch loses on purpose.
 
 use mind_common::{
-    directory::State,
-    losses::Place,
-    verdict::Verdict,
-    wire::{Opcode, Refusal},
+    directory::State, losses::Place, refusal::Refusal, verdict::Verdict, wire::Opcode,
 };
 
 use crate::world::{Expect as _, PAGE, World, blades, cases, compute, read};

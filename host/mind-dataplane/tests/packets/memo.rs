@@ -2,17 +2,16 @@
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va},
-    directory::{State, Was},
+    directory::{Prior, State},
     id::DomainId,
     memo::{Kept, Memo},
+    refusal::Refusal,
     table::{MAY_READ, MAY_WRITE, Peer, Permission, Protection, Slot, Translation},
     verdict::Verdict,
-    wire::{
-        Message, Refusal,
-        message::{Atomic, PageRequest},
-    },
+    wire::Atomic,
 };
 use mind_dataplane::harness::Packet;
+use mind_machines::datagram::{Body, PageRequest};
 
 use crate::world::{
     DOMAIN, EVERYTHING, Expect as _, LONELY, OFFSET, OUTLIER, OUTLIER_OFFSET, PAGE, READ_ONLY,
@@ -144,7 +143,7 @@ fn is_denied(world: &mut World, from: u8, packet: &Packet) {
 fn is_fetched(world: &mut World, packet: &Packet, number: u8, offset: u64) {
     let run = world.send(0, packet);
     let message = run.met(Verdict::Fetch).to(memory(number), qp(0), 1);
-    let expected = Message::Read(PageRequest {
+    let expected = Body::read(PageRequest {
         page: Va(offset),
         domain: DomainId(0),
     });
@@ -202,7 +201,7 @@ fn an_operation_is_remembered_and_believed(world: &mut World) {
     mislead(world);
     let run = world.send(0, &add(0, word));
     let message = run.met(Verdict::Operate).to(memory(1), qp(0), 1);
-    let expected = Message::Atomic {
+    let expected = Body::Atomic {
         va: Va(OUTLIER_OFFSET + 16),
         domain: DomainId(0),
         operation: Atomic::FetchAdd { addend: 1 },
@@ -390,7 +389,7 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
 fn used_elsewhere(world: &mut World, change: fn(&World, Region)) {
     world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
     let other = region(READ_ONLY);
-    world.set_held(Was::Invalid, []);
+    world.set_held(Prior::Invalid, []);
     change(world, other);
     let directory = world.bed.switch.directory();
     directory.assign(0, region(PAGE), 0).expect("a table");

@@ -2,15 +2,14 @@
 
 use mind_common::{
     addr::Va,
-    directory::{State, Was},
+    directory::{Prior, State},
     id::DomainId,
+    refusal::Refusal,
     serial::Version,
     verdict::Verdict,
-    wire::{
-        Message, Refusal,
-        message::{Atomic, PageRequest},
-    },
+    wire::Atomic,
 };
+use mind_machines::datagram::{Body, PageRequest};
 
 use crate::world::{
     Expect as _, LONELY, OFFSET, ORPHAN, PAGE, READ_ONLY, SLOTLESS, World, cases, compute, memory,
@@ -39,8 +38,8 @@ fn the_owners_write_back_goes_to_memory(world: &mut World) {
     let data = pattern(1);
     let run = world.send(0, &write_back(0, PAGE, 12, &data).seq(6));
     let message = run.met(Verdict::WriteBack).to(memory(0), qp(0), 6);
-    let expected = Message::Write {
-        request: PageRequest {
+    let expected = Body::Write {
+        page: PageRequest {
             page: Va(OFFSET),
             domain: DomainId(0),
         },
@@ -59,7 +58,7 @@ fn an_owner_writes_back_while_it_is_invalidated(world: &mut World) {
 }
 
 fn an_owner_writes_back_while_the_region_is_held(world: &mut World) {
-    world.set_held(Was::Modified, [0]);
+    world.set_held(Prior::Modified, [0]);
     let packet = write_back(0, PAGE, 12, &pattern(1));
     world.send(0, &packet).met(Verdict::WriteBack);
 }
@@ -88,11 +87,11 @@ fn a_write_back_of_a_former_owner_is_refused(world: &mut World) {
     is_not_the_owner(world);
     world.set_word(State::Free, [0]);
     is_not_the_owner(world);
-    for was in [Was::Invalid, Was::Shared, Was::Lost] {
+    for was in [Prior::Invalid, Prior::Shared, Prior::Lost] {
         world.set_held(was, [0]);
         is_not_the_owner(world);
     }
-    world.set_held(Was::Modified, [1]);
+    world.set_held(Prior::Modified, [1]);
     is_not_the_owner(world);
 }
 
@@ -112,7 +111,7 @@ fn goes_to_memory(world: &mut World, operation: Atomic) {
     world.set_word(State::Modified, [0]);
     let run = world.send(0, &operate(0, Va(PAGE.0 + 16), operation).seq(8));
     let message = run.met(Verdict::Operate).to(memory(0), qp(0), 8);
-    let expected = Message::Atomic {
+    let expected = Body::Atomic {
         va: Va(OFFSET + 16),
         domain: DomainId(0),
         operation,
@@ -142,7 +141,7 @@ fn an_operation_of_somebody_else_is_refused(world: &mut World) {
 }
 
 fn an_operation_on_a_held_region_is_refused(world: &mut World) {
-    world.set_held(Was::Modified, [0]);
+    world.set_held(Prior::Modified, [0]);
     let run = world.send(0, &operate(0, PAGE, Atomic::FetchAdd { addend: 5 }));
     run.met(Verdict::Busy).refused(compute(0), Refusal::Busy);
 }

@@ -2,18 +2,20 @@
 
 use mind_common::{
     addr::WINDOW_BASE,
-    directory::{State, Supply, Target},
+    directory::{Source, State, Target},
     id::Connection,
+    refusal::Refusal,
     table::HEADERS_LEN,
     verdict::Verdict,
-    wire::{Message, Opcode, Refusal},
+    wire::Opcode,
 };
+use mind_machines::datagram::Body;
 
 use crate::world::{
     Expect as _, INCARNATION, PAGE, SWITCH, World, ack, ack_fetch, acknowledgement, blade, cases,
     compute, forward, from_memory, invalidation, operate, pattern, qp, read, upgrade, write_back,
 };
-use mind_common::wire::message::Atomic;
+use mind_common::wire::Atomic;
 use mind_dataplane::harness::Packet;
 
 cases![
@@ -160,7 +162,7 @@ fn a_write_without_its_page_is_refused(world: &mut World) {
 
 fn an_answer_too_short_to_complete_is_dropped(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1]);
-    let answer = invalidation(0, 10, Target::Invalid, Supply::Fetch);
+    let answer = invalidation(0, 10, Target::Invalid, Source::Fetch);
     let packet = ack_fetch(1, answer).payload_len(1000);
     world.send(1, &packet).met(Verdict::Truncated);
     assert_eq!(world.word().state(), State::SharedToModified);
@@ -168,7 +170,7 @@ fn an_answer_too_short_to_complete_is_dropped(world: &mut World) {
 
 fn a_forward_without_its_page_is_dropped(world: &mut World) {
     world.set_busy(State::ModifiedToModified, 0, [1]);
-    let answer = invalidation(0, 10, Target::Invalid, Supply::Forward);
+    let answer = invalidation(0, 10, Target::Invalid, Source::Forward);
     let packet = forward(1, answer, &pattern(0)).payload_len(4139);
     world.send(1, &packet).met(Verdict::Truncated);
     assert_eq!(world.word().state(), State::ModifiedToModified);
@@ -222,7 +224,7 @@ fn a_memory_blade_may_not_ask(world: &mut World) {
 
 fn a_memory_blade_may_not_answer_invalidations(world: &mut World) {
     world.set_busy(State::SharedToModified, 0, [1]);
-    let packet = ack(1, invalidation(0, 10, Target::Invalid, Supply::Grant));
+    let packet = ack(1, invalidation(0, 10, Target::Invalid, Source::Grant));
     let run = world.send_from_memory(0, &packet);
     run.met(Verdict::UnexpectedOpcode);
     assert_eq!(world.word().state(), State::SharedToModified);
@@ -319,8 +321,8 @@ fn a_misaligned_word_is_refused(world: &mut World) {
 }
 
 fn a_coherence_header_that_nobody_sends_is_dropped(world: &mut World) {
-    let good = || ack(1, invalidation(0, 10, Target::Invalid, Supply::Grant));
-    // Address, order, requester, target, supply.
+    let good = || ack(1, invalidation(0, 10, Target::Invalid, Source::Grant));
+    // Address, order, requester, target, source.
     for spoilt in [
         good().extended(7, &[1]),
         good().extended(0, &[0xff]),
@@ -344,7 +346,7 @@ fn memorys_answers_reach_who_asked(world: &mut World) {
 }
 
 fn memorys_atomic_answers_reach_who_asked(world: &mut World) {
-    let answer = Message::AtomicAcknowledge {
+    let answer = Body::AtomicAcknowledge {
         syndrome: mind_common::wire::Syndrome::Ack,
         original: 42,
     };
@@ -355,7 +357,7 @@ fn memorys_atomic_answers_reach_who_asked(world: &mut World) {
 
 fn pages_from_memory_reach_who_asked(world: &mut World) {
     let data = pattern(9);
-    let answer = Message::ReadResponse {
+    let answer = Body::ReadResponse {
         version: mind_common::serial::Version::new(3),
         data: &data,
     };

@@ -1,6 +1,7 @@
 //! What only happens when somebody else is at work at the same time: another thread changes the
 //! mapped tables while frames are sent, until the rule was seen to hold.
 
+use mind_machines::datagram::Body;
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -11,12 +12,13 @@ use mind_common::{
     addr::{PAGE_SIZE, Va},
     directory::{State, Word},
     id::DomainId,
+    refusal::Refusal,
     serial::{Episode, Version},
     table::PageTag,
     verdict::Verdict,
-    wire::{Message, Refusal, message::PageRequest},
 };
 use mind_dataplane::harness::Packet;
+use mind_machines::datagram::PageRequest;
 
 use crate::world::{
     Expect as _, PAGE, SLOT, SWITCH, World, blade, blades, cases, memory, qp, read,
@@ -84,7 +86,7 @@ fn a_page_that_changes_while_it_is_read_is_torn(world: &mut World) {
         page: Va(PAGE_SIZE as u64),
         domain: DomainId(0),
     };
-    let packet = Packet::new(&Message::Read(request), SWITCH, memory(0), qp(2));
+    let packet = Packet::new(&Body::read(request), SWITCH, memory(0), qp(2));
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut version = Version::new(0);

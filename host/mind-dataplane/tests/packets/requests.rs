@@ -1,17 +1,16 @@
 //! READ, ACQUIRE and UPGRADE: the transitions of the directory, and what is refused.
 
 use mind_common::{
-    addr::{PAGE_SIZE, Region, Va},
-    directory::{Origin, Path, State, Supply, Target, Was},
+    addr::{PAGE_SIZE, Page, Region, Va},
+    directory::{Origin, Prior, Source, State, Target, Transition},
     id::{BladeSet, DomainId},
+    refusal::Refusal,
     serial::{Episode, Seq},
     verdict::Verdict,
-    wire::{
-        Ceth, Invalidation, Message, Opcode, Refusal, Syndrome,
-        message::{self, PageRequest},
-    },
+    wire::{Ceth, Invalidation, Opcode, Syndrome},
 };
 use mind_dataplane::Taken;
+use mind_machines::datagram::{Body, Datagram, PageRequest};
 use zerocopy::FromBytes as _;
 
 use crate::world::{
@@ -71,8 +70,8 @@ cases![
 ];
 
 /// The READ that memory blade 0 gets for a page kept at `offset`.
-fn fetched(offset: u64) -> Message<'static> {
-    Message::Read(PageRequest {
+fn fetched(offset: u64) -> Body<&'static Page> {
+    Body::read(PageRequest {
         page: Va(offset),
         domain: DomainId(0),
     })
@@ -99,7 +98,7 @@ fn reading_again_as_a_sharer_fetches_it_and_changes_nothing(world: &mut World) {
     world.set_word(State::Shared, [0, 1]);
     let before = world.word();
     let run = world.send(0, &read(0, PAGE));
-    run.met(Verdict::Fetch).by(Path::SharedToShared);
+    run.met(Verdict::Fetch).by(Transition::SharedToShared);
     assert_eq!(world.word(), before);
 }
 
@@ -118,7 +117,7 @@ fn owner_is_blade_0(world: &World) {
 
 fn acquiring_an_uncached_page_fetches_it(world: &mut World) {
     let run = world.send(0, &acquire(0, PAGE));
-    let run = run.met(Verdict::Fetch).by(Path::InvalidToModified);
+    let run = run.met(Verdict::Fetch).by(Transition::InvalidToModified);
     let message = run.to(memory(0), qp(0), 1);
     // Memory knows no ACQUIRE.
     assert_eq!(message, fetched(OFFSET));
@@ -128,7 +127,7 @@ fn acquiring_an_uncached_page_fetches_it(world: &mut World) {
 fn acquiring_as_the_only_sharer_fetches_it(world: &mut World) {
     world.set_word(State::Shared, [0]);
     let run = world.send(0, &acquire(0, PAGE));
-    run.met(Verdict::Fetch).by(Path::SharedToModified);
+    run.met(Verdict::Fetch).by(Transition::SharedToModified);
     owner_is_blade_0(world);
 }
 
@@ -141,7 +140,7 @@ fn acquiring_ones_own_page_fetches_it(world: &mut World) {
 fn upgrading_as_the_only_sharer_is_granted(world: &mut World) {
     world.set_word(State::Shared, [0]);
     let run = world.send(0, &upgrade(0, PAGE).seq(9));
-    let run = run.met(Verdict::Grant).by(Path::SharedToModified);
+    let run = run.met(Verdict::Grant).by(Transition::SharedToModified);
     let message = run.to(compute(0), qp(0), 9);
     assert_eq!(message, acknowledgement());
     owner_is_blade_0(world);
@@ -214,13 +213,13 @@ fn is_invalidated(
     expected: Invalidation,
 ) {
     let message = run.met(Verdict::Invalidate).to(compute(to), qp(to), seq);
-    assert_eq!(message, Message::Invalidate(expected));
+    assert_eq!(message, Body::Invalidate(expected));
 }
 
 fn acquiring_from_one_sharer_invalidates_it(world: &mut World) {
     world.set_word(State::Shared, [0, 3]);
     let run = world.send(0, &acquire(0, PAGE).seq(50));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
+    let expected = invalidation(0, 11, Target::Invalid, Source::Fetch);
     is_invalidated(&run, 3, 50, expected);
     let word = world.word();
     assert_eq!(word.state(), State::SharedToModified);
@@ -246,7 +245,7 @@ fn is_passed_up(
 fn acquiring_from_three_sharers_is_passed_up(world: &mut World) {
     world.set_word(State::Shared, [1, 2, 3]);
     let run = world.send(0, &acquire(0, PAGE).seq(50));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
+    let expected = invalidation(0, 11, Target::Invalid, Source::Fetch);
     is_passed_up(&run, blades([1, 2, 3]), [0, 0, 50], expected);
     assert_eq!(world.word().state(), State::SharedToModified);
     assert_eq!(world.slot().invalidations(), 1);
@@ -255,14 +254,14 @@ fn acquiring_from_three_sharers_is_passed_up(world: &mut World) {
 fn upgrading_among_three_sharers_is_passed_up(world: &mut World) {
     world.set_word(State::Shared, [0, 1, 2]);
     let run = world.send(0, &upgrade(0, PAGE));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Grant);
+    let expected = invalidation(0, 11, Target::Invalid, Source::Grant);
     is_passed_up(&run, blades([1, 2]), [0, 0, 1], expected);
 }
 
 fn reading_from_an_owner_makes_it_share(world: &mut World) {
     world.set_word(State::Modified, [2]);
     let run = world.send(0, &read(0, PAGE));
-    let expected = invalidation(0, 11, Target::Shared, Supply::Forward);
+    let expected = invalidation(0, 11, Target::Shared, Source::Forward);
     is_invalidated(&run, 2, 1, expected);
     assert_eq!(world.word().state(), State::ModifiedToShared);
 }
@@ -270,7 +269,7 @@ fn reading_from_an_owner_makes_it_share(world: &mut World) {
 fn acquiring_from_an_owner_takes_it(world: &mut World) {
     world.set_word(State::Modified, [2]);
     let run = world.send(0, &acquire(0, PAGE));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Forward);
+    let expected = invalidation(0, 11, Target::Invalid, Source::Forward);
     is_invalidated(&run, 2, 1, expected);
     assert_eq!(world.word().state(), State::ModifiedToModified);
 }
@@ -302,14 +301,14 @@ fn a_busy_region_refuses(world: &mut World) {
 }
 
 fn a_held_region_refuses(world: &mut World) {
-    for was in [Was::Invalid, Was::Shared, Was::Modified] {
+    for was in [Prior::Invalid, Prior::Shared, Prior::Modified] {
         world.set_held(was, [2]);
         is_busy(world);
     }
 }
 
 fn a_region_whose_writes_are_lost_is_out_of_reach(world: &mut World) {
-    world.set_held(Was::Lost, []);
+    world.set_held(Prior::Lost, []);
     let before = world.word();
     for packet in [read(0, PAGE), acquire(0, PAGE), upgrade(0, PAGE)] {
         let run = world.send(0, &packet);
@@ -329,7 +328,7 @@ fn a_repeat_on_a_busy_region_repeats_what_is_owed(world: &mut World) {
     world.send(0, &read(0, PAGE).seq(50));
     let before = world.word();
     let run = world.send(0, &read(0, PAGE).seq(50).attempt(1));
-    let expected = invalidation(0, 11, Target::Shared, Supply::Forward);
+    let expected = invalidation(0, 11, Target::Shared, Source::Forward);
     is_invalidated(&run, 2, 50, expected);
     assert_eq!(world.word(), before);
     assert_eq!(world.slot().invalidations(), 1);
@@ -340,7 +339,7 @@ fn somebody_elses_repeat_carries_the_first_requests_number_and_page(world: &mut 
     world.send(0, &acquire(0, PAGE).seq(50));
     let second = Va(PAGE.0 + PAGE_SIZE as u64);
     let run = world.send(3, &read(3, second).seq(800).attempt(1));
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Forward);
+    let expected = invalidation(0, 11, Target::Invalid, Source::Forward);
     is_invalidated(&run, 2, 50, expected);
 }
 
@@ -349,7 +348,7 @@ fn a_repeat_to_several_is_passed_up(world: &mut World) {
     world.send(0, &acquire(0, PAGE).seq(50));
     let run = world.send(0, &acquire(0, PAGE).seq(51).attempt(1));
     // The word does not say whether the page is wanted, too; it does for both.
-    let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
+    let expected = invalidation(0, 11, Target::Invalid, Source::Fetch);
     is_passed_up(&run, blades([1, 2, 3]), [0, 0, 50], expected);
 }
 
@@ -393,10 +392,13 @@ fn several_are_handed_over_where_the_port_says_so(world: &mut World) {
     assert_eq!((taken.packets, taken.copies, taken.missing), (1, 2, 1));
     for ((address, payload), number) in sent.into_iter().zip([1, 3]) {
         assert_eq!(address, compute(number).ipv4);
-        let (envelope, message) = message::parse(&payload).expect("a message that blades get");
+        let Datagram {
+            envelope,
+            body: message,
+        } = Datagram::parse(&payload).expect("a message that blades get");
         assert_eq!((envelope.qp, envelope.seq), (qp(number), Seq::new(50)));
-        let expected = invalidation(0, 11, Target::Invalid, Supply::Fetch);
-        assert_eq!(message, Message::Invalidate(expected));
+        let expected = invalidation(0, 11, Target::Invalid, Source::Fetch);
+        assert_eq!(message, Body::Invalidate(expected));
     }
     assert_eq!(copies.take(|_, _| {}), Taken::default());
 }

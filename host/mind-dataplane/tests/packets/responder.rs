@@ -1,17 +1,16 @@
 //! The memory blade: READ, WRITE, atomic operations.
 
 use mind_common::{
-    addr::{PAGE_SIZE, Va},
+    addr::{PAGE_SIZE, Page, Va},
     id::{Connection, DomainId},
+    refusal::Refusal,
     serial::Version,
     table::PageTag,
     verdict::Verdict,
-    wire::{
-        Message, Opcode, Refusal, Syndrome,
-        message::{Atomic, PageRequest},
-    },
+    wire::{Atomic, Opcode, Syndrome},
 };
 use mind_dataplane::harness::{Packet, Run, XdpAction};
+use mind_machines::datagram::{Body, PageRequest};
 
 use crate::world::{
     Expect as _, INCARNATION, PAGES, SWITCH, World, acknowledgement, blade, cases, compute, memory,
@@ -51,7 +50,7 @@ cases![
     a_whole_page_survives_the_round_trip,
 ];
 
-fn ask(message: &Message<'_>) -> Packet {
+fn ask(message: &Body<&Page>) -> Packet {
     Packet::new(message, SWITCH, memory(0), qp(2))
 }
 
@@ -63,19 +62,19 @@ fn at(offset: u64) -> PageRequest {
 }
 
 fn read(page: u64) -> Packet {
-    ask(&Message::Read(at(page * PAGE_SIZE as u64)))
+    ask(&Body::read(at(page * PAGE_SIZE as u64)))
 }
 
 fn write(page: u64, version: u32, data: &[u8; PAGE_SIZE]) -> Packet {
-    ask(&Message::Write {
-        request: at(page * PAGE_SIZE as u64),
+    ask(&Body::Write {
+        page: at(page * PAGE_SIZE as u64),
         version: Version::new(version),
         data,
     })
 }
 
 fn operate(offset: u64, operation: Atomic) -> Packet {
-    ask(&Message::Atomic {
+    ask(&Body::Atomic {
         va: Va(offset),
         domain: DomainId(0),
         operation,
@@ -109,14 +108,14 @@ fn word(world: &World, offset: usize) -> u64 {
 }
 
 /// The answer to request `seq`.
-fn answer(run: &Run<XdpAction>, verdict: Verdict, seq: u32) -> Message<'_> {
+fn answer(run: &Run<XdpAction>, verdict: Verdict, seq: u32) -> Body<&Page> {
     assert_eq!(run.frame.from(), memory(0));
     run.met(verdict).to(SWITCH, qp(2), seq)
 }
 
 fn a_page_is_read_with_its_version(world: &mut World) {
     let run = world.serve(&read(3).seq(70));
-    let expected = Message::ReadResponse {
+    let expected = Body::ReadResponse {
         version: Version::new(10),
         data: &pattern(3),
     };
@@ -132,7 +131,7 @@ fn a_page_that_is_being_written_is_not_read(world: &mut World) {
 fn a_newer_page_is_stored(world: &mut World) {
     let data = pattern(0x77);
     let run = world.serve(&write(1, 11, &data).seq(70));
-    let expected = Message::Acknowledge {
+    let expected = Body::Acknowledge {
         syndrome: Syndrome::Ack,
         version: Version::new(11),
     };
@@ -145,7 +144,7 @@ fn a_newer_page_is_stored(world: &mut World) {
 
 fn the_same_version_again_is_acknowledged_and_not_stored(world: &mut World) {
     let run = world.serve(&write(1, 10, &pattern(0x77)));
-    let expected = Message::Acknowledge {
+    let expected = Body::Acknowledge {
         syndrome: Syndrome::Ack,
         version: Version::new(10),
     };
@@ -169,7 +168,7 @@ fn a_page_that_is_being_written_is_not_stored(world: &mut World) {
 
 fn a_page_beyond_the_store_is_refused(world: &mut World) {
     for offset in [PAGES as u64 * PAGE_SIZE as u64, 1 << 44, u64::MAX << 12] {
-        let run = world.serve(&ask(&Message::Read(at(offset))));
+        let run = world.serve(&ask(&Body::read(at(offset))));
         run.met(Verdict::OutOfRange)
             .refused(SWITCH, Refusal::Unreachable);
     }
@@ -197,8 +196,8 @@ fn a_short_write_is_refused_by_memory(world: &mut World) {
     assert_eq!(page(world, 1), pattern(1));
 }
 
-fn was(original: u64) -> Message<'static> {
-    Message::AtomicAcknowledge {
+fn was(original: u64) -> Body<&'static Page> {
+    Body::AtomicAcknowledge {
         syndrome: Syndrome::Ack,
         original,
     }
@@ -389,7 +388,7 @@ fn a_whole_page_survives_the_round_trip(world: &mut World) {
     let data = pattern(0xee);
     world.serve(&write(2, 11, &data)).met(Verdict::Stored);
     let run = world.serve(&read(2));
-    let expected = Message::ReadResponse {
+    let expected = Body::ReadResponse {
         version: Version::new(11),
         data: &data,
     };

@@ -1,11 +1,11 @@
 //! As many compute blades as there can be.
 
 use mind_common::{
-    directory::{State, Supply, Target},
+    directory::{Source, State, Target},
     id::MAX_BLADES,
     verdict::Verdict,
-    wire::Message,
 };
+use mind_machines::datagram::{Body, Datagram};
 
 use crate::world::{
     DOMAIN, Expect as _, PAGE, World, acquire, blades, cases, compute, invalidation, memory, qp,
@@ -57,10 +57,13 @@ fn the_last_blade_writes_and_all_others_are_told(world: &mut World) {
         let frames = world.sent_to(number);
         assert_eq!(frames.len(), 1, "blade {number} gets one frame");
         assert_eq!(frames[0].to(), compute(number));
-        let (envelope, message) = frames[0].message().expect("a message that blades get");
+        let Datagram {
+            envelope,
+            body: message,
+        } = frames[0].datagram().expect("a message that blades get");
         assert_eq!(envelope.qp, qp(number));
-        let expected = invalidation(LAST, 11, Target::Invalid, Supply::Grant);
-        assert_eq!(message, Message::Invalidate(expected));
+        let expected = invalidation(LAST, 11, Target::Invalid, Source::Grant);
+        assert_eq!(message, Body::Invalidate(expected));
     }
     assert!(world.sent_to(LAST).is_empty(), "the requester gets none");
 }
@@ -91,5 +94,5 @@ fn the_last_blade_owns_a_page_like_any_other(world: &mut World) {
     );
     let run = world.send(0, &read(0, PAGE));
     let message = run.met(Verdict::Invalidate).to(compute(LAST), qp(LAST), 1);
-    assert!(matches!(message, Message::Invalidate(_)), "{message:?}");
+    assert!(matches!(message, Body::Invalidate(_)), "{message:?}");
 }

@@ -1,27 +1,28 @@
 //! The world of the packet table: 32 compute blades, two memory blades, a few regions; the
 //! messages that the blades send, and what must hold of every frame that comes out.
 
+use mind_common::addr::Page;
+use mind_machines::datagram::Body;
 use std::{cell::RefCell, collections::HashSet};
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    directory::{Path, State, Supply, Target, Was, Word},
+    directory::{Prior, Source, State, Target, Transition, Word},
     id::{BladeId, BladeSet, Connection, DomainId, MAX_BLADES},
+    refusal::Refusal,
     serial::{Episode, Seq, Version},
     table::{
         HEADERS_LEN, Headers, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PageTag, Peer,
         Permission, Port, Slot, Template, Translation,
     },
     verdict::{Kind, Verdict},
-    wire::{
-        Invalidation, Message, Refusal, Syndrome,
-        message::{Atomic, PageRequest, Toll},
-    },
+    wire::{Atomic, Cost, Invalidation, Syndrome},
 };
 use mind_dataplane::{
     Copies, MemoryLimits, Responder, SlotHandle, Switch, SwitchLimits, Tally,
     harness::{Bed, Host, Network, Packet, Run, Seen, XdpAction},
 };
+use mind_machines::datagram::{Datagram, PageRequest};
 
 /// One line of the table.
 #[derive(Clone, Copy)]
@@ -117,7 +118,7 @@ pub fn pattern(salt: u8) -> [u8; PAGE_SIZE] {
     std::array::from_fn(|at| (at as u8).wrapping_mul(7) ^ (at >> 8) as u8 ^ salt)
 }
 
-fn send(from: u8, message: &Message<'_>) -> Packet {
+fn send(from: u8, message: &Body<&Page>) -> Packet {
     Packet::new(message, compute(from), SWITCH, qp(from))
 }
 
@@ -131,23 +132,23 @@ pub fn request(page: Va) -> PageRequest {
 
 /// A READ of blade `from`.
 pub fn read(from: u8, page: Va) -> Packet {
-    send(from, &Message::Read(request(page)))
+    send(from, &Body::read(request(page)))
 }
 
 /// An ACQUIRE of blade `from`.
 pub fn acquire(from: u8, page: Va) -> Packet {
-    send(from, &Message::Acquire(request(page)))
+    send(from, &Body::acquire(request(page)))
 }
 
 /// An UPGRADE of blade `from`.
 pub fn upgrade(from: u8, page: Va) -> Packet {
-    send(from, &Message::Upgrade(request(page)))
+    send(from, &Body::upgrade(request(page)))
 }
 
 /// A WRITE of blade `from`, which makes the page `version`.
 pub fn write_back(from: u8, page: Va, version: u32, data: &[u8; PAGE_SIZE]) -> Packet {
-    let message = Message::Write {
-        request: request(page),
+    let message = Body::Write {
+        page: request(page),
         version: Version::new(version),
         data,
     };
@@ -156,7 +157,7 @@ pub fn write_back(from: u8, page: Va, version: u32, data: &[u8; PAGE_SIZE]) -> P
 
 /// An atomic operation of blade `from`.
 pub fn operate(from: u8, va: Va, operation: Atomic) -> Packet {
-    let message = Message::Atomic {
+    let message = Body::Atomic {
         va,
         domain: DOMAIN,
         operation,
@@ -165,7 +166,7 @@ pub fn operate(from: u8, va: Va, operation: Atomic) -> Packet {
 }
 
 /// The invalidation of the region around [`PAGE`], for `requester`.
-pub fn invalidation(requester: u8, episode: u32, target: Target, supply: Supply) -> Invalidation {
+pub fn invalidation(requester: u8, episode: u32, target: Target, source: Source) -> Invalidation {
     Invalidation {
         page: PAGE,
         region: Region::containing(PAGE, 2).expect("order 2 is a region's"),
@@ -173,30 +174,30 @@ pub fn invalidation(requester: u8, episode: u32, target: Target, supply: Supply)
         episode: Episode::new(episode),
         requester: blade(requester),
         target,
-        supply,
+        source,
     }
 }
 
 /// An INVALIDATE-ACK of blade `from`.
 pub fn ack(from: u8, invalidation: Invalidation) -> Packet {
-    let toll = Toll {
+    let cost = Cost {
         dropped: 3,
         flushed: 1,
     };
-    send(from, &Message::InvalidateAck { invalidation, toll })
+    send(from, &Body::answer(invalidation, cost))
 }
 
 /// An INVALIDATE-ACK-FETCH of blade `from`.
 pub fn ack_fetch(from: u8, invalidation: Invalidation) -> Packet {
-    let toll = Toll::default();
-    send(from, &Message::InvalidateAckFetch { invalidation, toll })
+    let cost = Cost::default();
+    send(from, &Body::answer_with_fetch(invalidation, cost))
 }
 
 /// A FORWARD of blade `from`.
 pub fn forward(from: u8, invalidation: Invalidation, data: &[u8; PAGE_SIZE]) -> Packet {
-    let message = Message::Forward {
+    let message = Body::Forward {
         invalidation,
-        toll: Toll::default(),
+        cost: Cost::default(),
         version: Version::new(7),
         data,
     };
@@ -204,13 +205,13 @@ pub fn forward(from: u8, invalidation: Invalidation, data: &[u8; PAGE_SIZE]) -> 
 }
 
 /// What memory blade `from` answers compute blade `to`, by way of the switch.
-pub fn from_memory(from: u8, to: u8, message: &Message<'_>) -> Packet {
+pub fn from_memory(from: u8, to: u8, message: &Body<&Page>) -> Packet {
     Packet::new(message, memory(from), SWITCH, qp(to))
 }
 
 /// A bare acknowledgement.
-pub fn acknowledgement() -> Message<'static> {
-    Message::Acknowledge {
+pub fn acknowledgement() -> Body<&'static Page> {
+    Body::Acknowledge {
         syndrome: Syndrome::Ack,
         version: Version::new(0),
     }
@@ -455,10 +456,10 @@ impl World {
     }
 
     /// Makes the word of [`PAGE`] a held one, in episode 11.
-    pub fn set_held<const N: usize>(&self, was: Was, numbers: [u8; N]) {
+    pub fn set_held<const N: usize>(&self, was: Prior, numbers: [u8; N]) {
         self.set_word(State::Invalid, []);
         let before = self.word();
-        let held = before.held(was, blades(numbers));
+        let held = before.locked(was, blades(numbers));
         self.slot()
             .swap_word(before, held)
             .expect("nobody else changes the word");
@@ -592,9 +593,9 @@ pub trait Expect {
     /// It met `verdict`.
     fn met(&self, verdict: Verdict) -> &Self;
     /// It went on to `host`, in the switch's name, under `seq` on the connection `qp`; the message.
-    fn to(&self, host: Host, qp: u32, seq: u32) -> Message<'_>;
+    fn to(&self, host: Host, qp: u32, seq: u32) -> Body<&Page>;
     /// It tells the requester that this was its way through the directory.
-    fn by(&self, path: Path) -> &Self;
+    fn by(&self, path: Transition) -> &Self;
     /// It was lost on purpose.
     fn lost(&self);
     /// It came back to `host` as the refusal of request 1.
@@ -609,18 +610,21 @@ impl Expect for Run<XdpAction> {
     }
 
     #[track_caller]
-    fn to(&self, host: Host, qp: u32, seq: u32) -> Message<'_> {
+    fn to(&self, host: Host, qp: u32, seq: u32) -> Body<&Page> {
         assert_eq!(self.frame.to(), host, "the frame went elsewhere");
-        let (envelope, message) = self.frame.message().expect("a message that blades get");
+        let Datagram {
+            envelope,
+            body: message,
+        } = self.frame.datagram().expect("a message that blades get");
         assert_eq!(envelope.qp, qp, "connection");
         assert_eq!(envelope.seq, Seq::new(seq), "sequence number");
         message
     }
 
     #[track_caller]
-    fn by(&self, path: Path) -> &Self {
-        let (envelope, _) = self.frame.message().expect("a message that blades get");
-        assert_eq!(Path::from_u8(envelope.attempt), Some(path), "path");
+    fn by(&self, path: Transition) -> &Self {
+        let Datagram { envelope, .. } = self.frame.datagram().expect("a message that blades get");
+        assert_eq!(Transition::from_u8(envelope.attempt), Some(path), "path");
         self
     }
 
@@ -634,9 +638,12 @@ impl Expect for Run<XdpAction> {
     fn refused(&self, host: Host, refusal: Refusal) {
         assert_eq!(self.verdict.kind(), Kind::Refused(refusal));
         assert_eq!(self.frame.to(), host, "a refusal goes back");
-        let (envelope, message) = self.frame.message().expect("a refusal is a message");
+        let Datagram {
+            envelope,
+            body: message,
+        } = self.frame.datagram().expect("a refusal is a message");
         assert_eq!(envelope.seq, Seq::new(1));
-        let expected = Message::Acknowledge {
+        let expected = Body::Acknowledge {
             syndrome: Syndrome::Refused(refusal),
             version: Version::new(0),
         };

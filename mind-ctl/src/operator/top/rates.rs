@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mind_api::{
     message::BladeKind,
     operator::{PortStatus, RegionStatus},
-    program::{BUCKETS_NS, BladeReport, PathReport},
+    program::{BUCKETS_NS, BladeReport, TransitionReport},
 };
 use mind_common::verdict::{Kind, Verdict};
 use serde::{Serialize, Serializer};
@@ -245,14 +245,21 @@ impl Blade {
         let hits = clock.rate(before.hits, after.hits);
         let mut buckets = vec![0; BUCKETS_NS.len()];
         let mut transitions = Vec::new();
-        for path in &after.paths {
-            let none = PathReport::default();
-            let earlier = before.paths.iter().find(|other| other.path == path.path);
+        for transition in &after.transitions {
+            let none = TransitionReport::default();
+            let earlier = before
+                .transitions
+                .iter()
+                .find(|other| other.transition == transition.transition);
             let earlier = earlier.unwrap_or(&none);
-            transitions.push((path.path.clone(), clock.rate(earlier.count, path.count)));
+            transitions.push((
+                transition.transition.clone(),
+                clock.rate(earlier.count, transition.count),
+            ));
             for (number, bucket) in buckets.iter_mut().enumerate() {
-                let count = |report: &PathReport| report.buckets.get(number).copied().unwrap_or(0);
-                *bucket += count(path).saturating_sub(count(earlier));
+                let count =
+                    |report: &TransitionReport| report.buckets.get(number).copied().unwrap_or(0);
+                *bucket += count(transition).saturating_sub(count(earlier));
             }
         }
         Self {

@@ -15,7 +15,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Va},
-    directory::{State, Was},
+    directory::{Prior, State},
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     table::{Peer, Permission, Port as PortEntry},
 };
@@ -235,16 +235,16 @@ impl Core {
             audit.compare("slots", &object, pair, show, RELOAD);
             let word = slot.word();
             let strangers = word.blades().minus(connected);
-            let wrong = match (word.state(), word.was()) {
+            let wrong = match (word.state(), word.prior()) {
                 (State::Free, _) => {
                     Some(("a word in use", "a free word".to_owned(), RELOAD.to_owned()))
                 }
-                (State::Held, was) if was != Some(Was::Lost) => Some((
+                (State::Locked, was) if was != Some(Prior::Lost) => Some((
                     "open to requests",
                     "held for a change that is not under way".to_owned(),
                     format!("`mind-ctl region reset {}`", entry.region.base()),
                 )),
-                (state, _) if state != State::Held && !strangers.is_empty() => Some((
+                (state, _) if state != State::Locked && !strangers.is_empty() => Some((
                     "blades that are here",
                     format!("{} in it", self.names_of(strangers)),
                     format!("`mind-ctl region reset {}`", entry.region.base()),

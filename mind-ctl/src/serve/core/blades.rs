@@ -304,7 +304,7 @@ impl Core {
                 orphans,
             } = gone;
             self.fence_life(life).await;
-            let mourning = Regions::of_words(Change::Mourn, orphans);
+            let mourning = Regions::of_words(Change::MarkLost, orphans);
             let patience = Patience::Full;
             if let Err(failure) = self.change(&mourning, patience, Some(&name)).await {
                 tracing::error!(%failure, "regions of a blade that is gone stay out of reach");

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use mind_api::message::BladeKind;
 use mind_common::{
     addr::{PAGE_SHIFT, Va},
-    directory::Was,
+    directory::Prior,
     table::Peer,
 };
 use mind_machines::controller::procedure::lose;
@@ -89,7 +89,7 @@ impl Core {
         let entries = self.policy.directory().entries_over(va, length);
         entries.iter().any(|entry| {
             let slot = directory.slot(index(entry));
-            slot.is_ok_and(|slot| slot.word().was() == Some(Was::Lost))
+            slot.is_ok_and(|slot| slot.word().prior() == Some(Prior::Lost))
         })
     }
 }

@@ -300,7 +300,7 @@ impl Core {
                 self.policy.check_presence(caller, domain)?;
                 self.sync(caller, Va(va), length).await
             }
-            Request::Appeal { va } => self.appeal(Va(va)).await,
+            Request::ReportStuck { va } => self.report_stuck(Va(va)).await,
             Request::ReportLoss { va } => {
                 self.note_refused(caller, Va(va));
                 Ok(Reply::Done)
@@ -474,7 +474,7 @@ impl Core {
     }
 
     /// A blade says that a request of its for a page does not complete.
-    async fn appeal(&mut self, va: Va) -> Result<Reply, Failure> {
+    async fn report_stuck(&mut self, va: Va) -> Result<Reply, Failure> {
         let Some(entry) = self.policy.directory().at(va) else {
             return Ok(Reply::Done);
         };

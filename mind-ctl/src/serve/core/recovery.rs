@@ -14,7 +14,7 @@ use std::{
 use mind_api::{Errno, Failure, Reply, endpoint::Peer as Caller, message::BladeKind};
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::{State, Was, Word},
+    directory::{Prior, State, Word},
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     table::Peer,
 };
@@ -150,13 +150,13 @@ impl Core {
 
         let held: Vec<_> = {
             let directory = self.switch.directory();
-            let is_held = |entry: &Entry| {
+            let is_locked = |entry: &Entry| {
                 let slot = directory.slot(index(entry));
                 slot.is_ok_and(|slot| is_for_a_change(slot.word()))
                     && !orphans.contains(&entry.slot)
             };
             let entries = self.policy.directory().all().map(|(_, entry)| entry);
-            entries.filter(is_held).collect()
+            entries.filter(is_locked).collect()
         };
         let reset = Regions::of_words(Change::Reset, held);
         self.change(&reset, Patience::Full, None).await.map(|_| ())
@@ -184,7 +184,7 @@ impl Core {
                         slot: Slot(number - 1),
                         region,
                     },
-                    is_held: is_for_a_change(word),
+                    is_locked: is_for_a_change(word),
                 }),
                 None => self.leave(Slot(number - 1))?,
             }
@@ -344,5 +344,5 @@ impl Core {
 
 /// Whether a word is held for a change, and not because writes in it are lost.
 fn is_for_a_change(word: Word) -> bool {
-    word.state() == State::Held && word.was() != Some(Was::Lost)
+    word.state() == State::Locked && word.prior() != Some(Prior::Lost)
 }

@@ -50,7 +50,7 @@ impl Patience {
             }
             Self::Stuck => {
                 let patience = nanos(Duration::from_millis(200));
-                Procedure::on_appeal(now, patience, pause, everybody)
+                Procedure::for_stuck(now, patience, pause, everybody)
             }
         }
     }

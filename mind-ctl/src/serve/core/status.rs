@@ -9,7 +9,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::Was,
+    directory::Prior,
     id::BladeId,
 };
 use mind_ctl::directory::Entry;
@@ -154,8 +154,8 @@ impl Core {
                     va: entry.region.base().0,
                     length: entry.region.size(),
                     slot: index(entry),
-                    state: match word.was() {
-                        Some(Was::Lost) => "lost",
+                    state: match word.prior() {
+                        Some(Prior::Lost) => "lost",
                         _ => state.name(),
                     }
                     .to_owned(),

@@ -1,21 +1,14 @@
 //! What passes between a blade and its agent: what it is told at first, what it wants done, what
 //! it counts.
 
-use crate::compute::{
-    hold,
-    page::{Access, Event, Phase},
-    retransmission,
-};
-use mind_common::{
-    addr::Va,
-    directory::{Path, Want},
-    id::Connection,
-    serial::{Seq, Version},
-    wire::{
-        Invalidation, Refusal,
-        message::{Envelope, PageRequest, Toll},
+use crate::{
+    compute::{
+        page::{Access, Event, Phase},
+        residency, retransmission,
     },
+    datagram::{Datagram, PageRequest},
 };
+use mind_common::{addr::Va, directory::Transition, id::Connection, refusal::Refusal, serial::Seq};
 
 /// What a blade is told when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +21,7 @@ pub struct Config {
     /// than the capacity.
     pub reserve: usize,
     /// How long a page stays at least, in nanoseconds.
-    pub hold: hold::Bounds,
+    pub residency: residency::Bounds,
     /// How long to wait for an answer, in nanoseconds.
     pub timeout: retransmission::Bounds,
     /// How long a request may take before the controller is told that something is stuck, and
@@ -53,7 +46,7 @@ impl Config {
             connection,
             capacity,
             reserve: (capacity / 32).min(256),
-            hold: hold::Bounds {
+            residency: residency::Bounds {
                 least: 10_000,
                 most: 1_000_000,
             },
@@ -72,13 +65,8 @@ impl Config {
 /// What the agent is to do, in the order given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send a datagram.
-    Send {
-        /// Its envelope.
-        envelope: Envelope,
-        /// The rest.
-        message: Outgoing,
-    },
+    /// Send a datagram, with the page that it names as it is in the cache.
+    Send(Datagram<PageRequest>),
     /// Put the page of the datagram just received into the cache; let waiting threads go on.
     Install {
         /// Which page.
@@ -122,14 +110,14 @@ pub enum Action {
     },
     /// Tell the controller that a request does not complete: it may reset the region (paper,
     /// section 4.4).
-    Appeal {
+    ReportStuck {
         /// For which page.
         page: PageRequest,
     },
     /// A fault that took a request is over (for statistics).
     Served {
         /// The way it took through the directory, where the answer said so.
-        path: Option<Path>,
+        transition: Option<Transition>,
         /// From the fault to the answer, in nanoseconds.
         nanos: u64,
     },
@@ -146,45 +134,6 @@ pub enum Action {
         before: Phase,
         /// What happened.
         event: Event,
-    },
-}
-
-/// A datagram without its page, which the agent takes from the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outgoing {
-    /// A request.
-    Request {
-        /// READ, ACQUIRE or UPGRADE.
-        want: Want,
-        /// Of which page.
-        page: PageRequest,
-    },
-    /// A WRITE of the page as it is in the cache.
-    WriteBack {
-        /// Which page.
-        page: PageRequest,
-        /// The version it becomes.
-        version: Version,
-    },
-    /// An answer to an INVALIDATE, without a page.
-    Answer {
-        /// What was asked.
-        invalidation: Invalidation,
-        /// What it cost.
-        toll: Toll,
-        /// Whether it is padded to become a READ ([`Supply::Fetch`]).
-        fetch: bool,
-    },
-    /// An answer to an INVALIDATE with the page as it is in the cache.
-    Forward {
-        /// What was asked.
-        invalidation: Invalidation,
-        /// What it cost.
-        toll: Toll,
-        /// The page.
-        page: PageRequest,
-        /// Its version.
-        version: Version,
     },
 }
 

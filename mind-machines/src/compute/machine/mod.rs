@@ -3,48 +3,47 @@
 //!
 //! * `interface`: what passes between a blade and its agent,
 //! * `requests`: requests and write-backs under way,
-//! * `surrenders`: regions being given up,
-//! * `rivals`: threads of two domains at one address,
+//! * `recalls`: regions being given up,
+//! * `cross_domain`: threads of two domains at one address,
 //! * `room`: who waits for room, and which page goes,
 //! * `pages`: what a step of one page has for consequences,
 //! * `model`: what a model checker needs of it (feature `model`).
 
+mod cross_domain;
 mod interface;
 #[cfg(feature = "model")]
 pub mod model;
 mod pages;
+mod recalls;
 mod requests;
-mod rivals;
 mod room;
-mod surrenders;
 
+use crate::datagram::Body;
 use core::ops::Range;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 
-pub use self::interface::{Action, Config, Counters, Outgoing};
+pub use self::interface::{Action, Config, Counters};
 use self::{
-    requests::{Errand, Transaction},
-    surrenders::{Scope, Source, Surrender},
+    recalls::{Cause, Recall, Scope},
+    requests::{Purpose, Transaction},
 };
 use super::{
     eviction::TwoQueue,
-    hold::Holds,
-    incoming::Incoming,
     page::{Access, Event, Page, Phase},
+    residency::Residency,
     retransmission::RoundTrip,
 };
+use crate::datagram::{Datagram, PageRequest};
 use mind_common::{
     addr::Va,
     directory::Target,
     id::DomainId,
+    refusal::Refusal,
     serial::{Seq, Version},
-    wire::{
-        Message, Refusal, Syndrome,
-        message::{Envelope, PageRequest},
-    },
+    wire::Syndrome,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,20 +74,20 @@ pub struct Blade {
     pages: BTreeMap<Va, Entry>,
     transactions: BTreeMap<u32, Transaction>,
     next_seq: Seq,
-    surrenders: Vec<Surrender>,
+    recalls: Vec<Recall>,
     timers: BTreeSet<(u64, Timer)>,
     /// When [`Timer::Room`] is due.
     room_at: Option<u64>,
     /// Absent pages that threads wait for and that may make their request once there is room.
     starved: VecDeque<Va>,
     /// Threads of a domain that wait until another's request for the page is answered.
-    rivals: Vec<(PageRequest, Access)>,
+    cross_domain: Vec<(PageRequest, Access)>,
     /// Pages that take room.
     used: usize,
     /// Pages of these that will soon not.
     evicting: usize,
     order: TwoQueue,
-    holds: Holds,
+    residency: Residency,
     trip: RoundTrip,
     counters: Counters,
 }
@@ -100,15 +99,15 @@ impl Blade {
             pages: BTreeMap::new(),
             transactions: BTreeMap::new(),
             next_seq: config.first_seq,
-            surrenders: Vec::new(),
+            recalls: Vec::new(),
             timers: BTreeSet::new(),
             room_at: None,
             starved: VecDeque::new(),
-            rivals: Vec::new(),
+            cross_domain: Vec::new(),
             used: 0,
             evicting: 0,
             order: TwoQueue::new(config.capacity),
-            holds: Holds::new(config.hold),
+            residency: Residency::new(config.residency),
             trip: RoundTrip::new(config.timeout, u64::from(config.connection.to_qp())),
             counters: Counters::default(),
             config,
@@ -133,9 +132,9 @@ impl Blade {
     /// Whether nothing is under way: no request, no invalidation, nobody waiting.
     pub fn is_quiet(&self) -> bool {
         self.transactions.is_empty()
-            && self.surrenders.is_empty()
+            && self.recalls.is_empty()
             && self.starved.is_empty()
-            && self.rivals.is_empty()
+            && self.cross_domain.is_empty()
     }
 
     /// Where a page is in its life, and its version.
@@ -208,48 +207,49 @@ impl Blade {
     }
 
     /// A datagram came. If an [`Action::Install`] comes of it, it is about the page in it.
-    pub fn receive(
-        &mut self,
-        now: u64,
-        envelope: &Envelope,
-        message: &Message<'_>,
-        out: &mut Vec<Action>,
-    ) {
-        self.receive_headers(now, envelope, Incoming::of(message), out);
-    }
-
-    /// The same, of which the page is elsewhere.
-    pub fn receive_headers(
-        &mut self,
-        now: u64,
-        envelope: &Envelope,
-        incoming: Incoming,
-        out: &mut Vec<Action>,
-    ) {
+    pub fn receive(&mut self, now: u64, datagram: Datagram<()>, out: &mut Vec<Action>) {
+        let Datagram { envelope, body } = datagram;
         if envelope.qp != self.config.connection.to_qp() {
             self.counters.ignored += 1;
             return;
         }
-        match incoming {
-            Incoming::Invalidate(invalidation) => {
+        match body {
+            Body::Invalidate(invalidation) => {
                 self.invalidate(now, envelope.seq, invalidation, out);
             }
-            Incoming::Page { version, about } => {
-                self.answered(now, envelope, about, Event::Data(version), out);
+            Body::ReadResponse { version, .. } => {
+                self.answered(now, &envelope, None, Event::Data(version), out);
             }
-            Incoming::Acknowledge(syndrome) => {
-                let errand = self.transactions.get(&envelope.seq.get()).map(|t| t.errand);
-                let event = match (errand, syndrome) {
-                    (Some(Errand::WriteBack(_)), Syndrome::Ack) => Event::Stored,
-                    (Some(Errand::WriteBack(_)), Syndrome::Refused(refusal)) => {
+            Body::Forward {
+                invalidation,
+                version,
+                ..
+            } => {
+                let page = Some(invalidation.page);
+                self.answered(now, &envelope, page, Event::Data(version), out);
+            }
+            Body::Acknowledge { syndrome, .. } => {
+                let purpose = self
+                    .transactions
+                    .get(&envelope.seq.get())
+                    .map(|t| t.purpose);
+                let event = match (purpose, syndrome) {
+                    (Some(Purpose::WriteBack(_)), Syndrome::Ack) => Event::Stored,
+                    (Some(Purpose::WriteBack(_)), Syndrome::Refused(refusal)) => {
                         Event::NotStored(refusal)
                     }
                     (_, Syndrome::Ack) => Event::Granted,
                     (_, Syndrome::Refused(refusal)) => Event::Refused(refusal),
                 };
-                self.answered(now, envelope, None, event, out);
+                self.answered(now, &envelope, None, event, out);
             }
-            Incoming::Other => self.counters.ignored += 1,
+            // Not for a compute blade, or not in use by it.
+            Body::Request { .. }
+            | Body::Write { .. }
+            | Body::Atomic { .. }
+            | Body::AtomicAcknowledge { .. }
+            | Body::Answer { .. }
+            | Body::FanOut { .. } => self.counters.ignored += 1,
         }
         self.settle(now, out);
     }
@@ -265,7 +265,7 @@ impl Blade {
         out: &mut Vec<Action>,
     ) {
         let scope = Scope { range, domain };
-        self.surrender(now, Source::Order(token), scope, Target::Invalid, None, out);
+        self.recall(now, Cause::Flush(token), scope, Target::Invalid, None, out);
         self.settle(now, out);
     }
 
@@ -281,7 +281,7 @@ impl Blade {
     pub fn expects_page(&self) -> bool {
         self.transactions
             .values()
-            .any(|transaction| matches!(transaction.errand, Errand::Request(_)))
+            .any(|transaction| matches!(transaction.purpose, Purpose::Request(_)))
     }
 
     /// Does what is due at `now`.

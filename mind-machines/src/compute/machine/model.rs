@@ -7,20 +7,20 @@ use std::{
     vec::Vec,
 };
 
-use super::{Action, Blade, Config, Counters, Timer, surrenders::Source};
+use super::{Action, Blade, Config, Counters, Timer, recalls::Cause};
 use crate::compute::{
-    hold::{self, Holds},
     page::{Access, Event, Phase},
+    residency::{self, Residency},
     retransmission::{self, RoundTrip},
 };
 use mind_common::{
     addr::Va,
     id::{BladeId, Connection},
     serial::{Episode, Seq, Version},
-    wire::message::Toll,
+    wire::Cost,
 };
 
-use super::requests::Errand;
+use super::requests::Purpose;
 
 /// How late a timer is that fires: what has become due with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,14 +66,14 @@ const LIFE_SHIFT: u32 = 16;
 
 impl Config {
     /// For a blade that has no clock: it stands still, and a timer that is fired says how late it
-    /// is. `is_held` says whether a page stays until its timer is fired.
-    pub const fn without_clock(connection: Connection, capacity: usize, is_held: bool) -> Self {
-        let hold = if is_held { HOLD } else { 0 };
+    /// is. `is_locked` says whether a page stays until its timer is fired.
+    pub const fn without_clock(connection: Connection, capacity: usize, is_locked: bool) -> Self {
+        let hold = if is_locked { HOLD } else { 0 };
         Self {
             connection,
             capacity,
             reserve: 0,
-            hold: hold::Bounds {
+            residency: residency::Bounds {
                 least: hold,
                 most: hold,
             },
@@ -125,7 +125,7 @@ impl Blade {
     /// Whether it is a write-back's, which is never given up.
     pub fn is_write_back(&self, seq: Seq) -> bool {
         let transaction = self.transactions.get(&seq.get());
-        transaction.is_some_and(|known| matches!(known.errand, Errand::WriteBack(_)))
+        transaction.is_some_and(|known| matches!(known.purpose, Purpose::WriteBack(_)))
     }
 
     /// Fires a timer, so late; nothing if it is not set.
@@ -179,8 +179,8 @@ impl Blade {
             transaction.due = 0;
             (transaction.attempt, transaction.refusals) = (0, 0);
         }
-        for surrender in &mut self.surrenders {
-            surrender.toll = Toll::default();
+        for recall in &mut self.recalls {
+            recall.cost = Cost::default();
         }
         self.room_at = self.room_at.map(|_| 0);
         // A page that owes nothing does nothing when it is ripe; when it owes something it sets its
@@ -195,7 +195,7 @@ impl Blade {
         });
         self.timers = timers.collect();
         self.order.renumber();
-        self.holds = Holds::new(self.config.hold);
+        self.residency = Residency::new(self.config.residency);
         self.counters = Counters::default();
     }
 
@@ -218,7 +218,7 @@ impl Blade {
             .map(|(seq, mut transaction)| {
                 let mut seq = Seq::new(seq);
                 numbers.seq(me, &mut seq);
-                if let Errand::WriteBack(version) = &mut transaction.errand {
+                if let Purpose::WriteBack(version) = &mut transaction.purpose {
                     numbers.version(transaction.page, version);
                 }
                 (seq.get(), transaction)
@@ -231,8 +231,8 @@ impl Blade {
         let requests = self.transactions.iter();
         let requests = requests.map(|(seq, known)| (known.due, Timer::Transaction(*seq)));
         self.timers = others.chain(requests).collect::<BTreeSet<_>>();
-        for surrender in &mut self.surrenders {
-            if let Source::Directory(seq, invalidation) = &mut surrender.source {
+        for recall in &mut self.recalls {
+            if let Cause::Directory(seq, invalidation) = &mut recall.cause {
                 numbers.seq(invalidation.requester, seq);
                 numbers.episode(invalidation.page, &mut invalidation.episode);
             }

@@ -2,14 +2,14 @@
 
 use std::vec::Vec;
 
-use super::{Action, Blade, Timer, requests::Errand};
-use crate::compute::page::{Event, Phase, Reaction, step};
+use super::{Action, Blade, Timer, requests::Purpose};
 #[cfg(feature = "mutants")]
 use crate::mutant::Mutant;
-use mind_common::{
-    addr::Va,
-    wire::{Refusal, message::PageRequest},
+use crate::{
+    compute::page::{Event, Phase, Reaction, step},
+    datagram::PageRequest,
 };
+use mind_common::{addr::Va, refusal::Refusal};
 
 impl Blade {
     pub(super) fn apply(&mut self, now: u64, page: Va, event: Event, out: &mut Vec<Action>) {
@@ -35,10 +35,10 @@ impl Blade {
         }
         for reaction in reactions.iter() {
             match reaction {
-                Reaction::Request(want) => self.begin(now, page, Errand::Request(want), out),
+                Reaction::Request(want) => self.begin(now, page, Purpose::Request(want), out),
                 Reaction::WriteBack => {
-                    self.toll(named, |toll, _| {
-                        toll.flushed = toll.flushed.saturating_add(1)
+                    self.cost(named, |cost, _| {
+                        cost.flushed = cost.flushed.saturating_add(1)
                     });
                     let version = after.version.next();
                     #[cfg(feature = "mutants")]
@@ -47,7 +47,7 @@ impl Blade {
                     } else {
                         version
                     };
-                    self.begin(now, page, Errand::WriteBack(version), out);
+                    self.begin(now, page, Purpose::WriteBack(version), out);
                 }
                 Reaction::Retry => self.pause(now, page),
                 Reaction::Abandon => self.end(page),
@@ -71,7 +71,7 @@ impl Blade {
                 }
                 Reaction::Protect => {
                     if after.owed.is_some() {
-                        self.holds.on_given(page, now);
+                        self.residency.on_given(page, now);
                     }
                     out.push(Action::Protect { page: named });
                 }
@@ -80,11 +80,11 @@ impl Blade {
                         event == Event::Evict || before.phase == Phase::Cleaning { evicting: true };
                     self.order.remove(page, evicted && before.owed.is_none());
                     if before.owed.is_some() || matches!(event, Event::Invalidate { .. }) {
-                        self.holds.on_given(page, now);
+                        self.residency.on_given(page, now);
                     }
-                    self.toll(named, |toll, wanted| {
+                    self.cost(named, |cost, wanted| {
                         if !wanted {
-                            toll.dropped = toll.dropped.saturating_add(1);
+                            cost.dropped = cost.dropped.saturating_add(1);
                         }
                     });
                     out.push(Action::Drop { page: named });
@@ -135,7 +135,7 @@ impl Blade {
     }
 
     fn hold(&mut self, now: u64, page: Va) {
-        let hold = self.holds.on_install(page, now);
+        let hold = self.residency.on_install(page, now);
         if let Some(entry) = self.pages.get_mut(&page) {
             entry.ripe_at = now.saturating_add(hold);
         }

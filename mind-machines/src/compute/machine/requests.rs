@@ -1,21 +1,23 @@
 //! Requests and write-backs under way: sent, answered, repeated, given up, complained of.
 
+use crate::datagram::{Body, Datagram};
 use std::vec::Vec;
 
-use super::{Action, Blade, Outgoing, Timer};
-use crate::compute::page::Event;
+use super::{Action, Blade, Timer};
+use crate::{
+    compute::page::Event,
+    datagram::{Envelope, PageRequest},
+};
 use mind_common::{
     addr::Va,
-    directory::{Path, Want},
+    directory::{Transition, Want},
+    refusal::Refusal,
     serial::{Seq, Version},
-    wire::{
-        Refusal, bth,
-        message::{Envelope, PageRequest},
-    },
+    wire::bth,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Errand {
+pub(super) enum Purpose {
     Request(Want),
     WriteBack(Version),
 }
@@ -23,7 +25,7 @@ pub(super) enum Errand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Transaction {
     pub(super) page: Va,
-    pub(super) errand: Errand,
+    pub(super) purpose: Purpose,
     pub(super) began: u64,
     pub(super) sent: u64,
     /// How often it went unanswered.
@@ -53,13 +55,15 @@ impl Blade {
         let seq = envelope.seq.get();
         let known = self.transactions.get(&seq).copied().filter(|transaction| {
             about.is_none_or(|page| page == transaction.page)
-                && match (transaction.errand, event) {
+                && match (transaction.purpose, event) {
                     // "Granted" without the page means nothing to who wants to read it.
-                    (Errand::Request(want), Event::Granted) => want != Want::Read,
-                    (Errand::Request(_), Event::Data(_) | Event::Refused(_)) => true,
+                    (Purpose::Request(want), Event::Granted) => want != Want::Read,
+                    (Purpose::Request(_), Event::Data(_) | Event::Refused(_)) => true,
                     // One "busy" is enough.
-                    (Errand::WriteBack(_), Event::NotStored(Refusal::Busy)) => !transaction.pausing,
-                    (Errand::WriteBack(_), Event::Stored | Event::NotStored(_)) => true,
+                    (Purpose::WriteBack(_), Event::NotStored(Refusal::Busy)) => {
+                        !transaction.pausing
+                    }
+                    (Purpose::WriteBack(_), Event::Stored | Event::NotStored(_)) => true,
                     _ => false,
                 }
         });
@@ -72,7 +76,7 @@ impl Blade {
         #[cfg(feature = "mutants")]
         let is_joined = is_joined && !crate::mutant::Mutant::DeniedToLater.is_active();
         if event == Event::Refused(Refusal::Denied) && is_joined {
-            self.ask_anew(now, page, transaction.errand, out);
+            self.ask_anew(now, page, transaction.purpose, out);
             return;
         }
         match event {
@@ -96,7 +100,7 @@ impl Blade {
                     && let Some(faulted_at) = entry.faulted_at.take()
                 {
                     out.push(Action::Served {
-                        path: Path::from_u8(envelope.attempt),
+                        transition: Transition::from_u8(envelope.attempt),
                         nanos: now.saturating_sub(faulted_at),
                     });
                 }
@@ -117,7 +121,7 @@ impl Blade {
 
     /// A request was denied, perhaps before the last of its threads faulted: it may have been given
     /// the right by then. Asked under a new number, the switch says what holds for all of them.
-    fn ask_anew(&mut self, now: u64, page: Va, errand: Errand, out: &mut Vec<Action>) {
+    fn ask_anew(&mut self, now: u64, page: Va, purpose: Purpose, out: &mut Vec<Action>) {
         let entry = self.pages.get(&page);
         let owes = entry.is_some_and(|entry| entry.page.owed.is_some());
         self.end(page);
@@ -125,11 +129,11 @@ impl Blade {
             // It was not granted, and is asked for when that is given.
             self.apply(now, page, Event::Refused(Refusal::Busy), out);
         } else {
-            self.begin(now, page, errand, out);
+            self.begin(now, page, purpose, out);
         }
     }
 
-    pub(super) fn begin(&mut self, now: u64, page: Va, errand: Errand, out: &mut Vec<Action>) {
+    pub(super) fn begin(&mut self, now: u64, page: Va, purpose: Purpose, out: &mut Vec<Action>) {
         let mut seq = self.next_seq;
         while self.transactions.contains_key(&seq.get()) {
             seq = seq.next();
@@ -139,13 +143,13 @@ impl Blade {
         if crate::mutant::Mutant::NumberUsedAgain.is_active() {
             self.next_seq = self.config.first_seq;
         }
-        match errand {
-            Errand::Request(_) => self.counters.requests += 1,
-            Errand::WriteBack(_) => self.counters.write_backs += 1,
+        match purpose {
+            Purpose::Request(_) => self.counters.requests += 1,
+            Purpose::WriteBack(_) => self.counters.write_backs += 1,
         }
         let transaction = Transaction {
             page,
-            errand,
+            purpose,
             began: now,
             sent: now,
             attempt: 0,
@@ -178,17 +182,21 @@ impl Blade {
         transaction.sent = now;
         transaction.pausing = false;
         let wait = self.trip.timeout(transaction.attempt);
-        out.push(Action::Send {
+        out.push(Action::Send(Datagram {
             envelope: Envelope {
                 qp: self.config.connection.to_qp(),
                 seq,
                 attempt,
             },
-            message: match transaction.errand {
-                Errand::Request(want) => Outgoing::Request { want, page },
-                Errand::WriteBack(version) => Outgoing::WriteBack { page, version },
+            body: match transaction.purpose {
+                Purpose::Request(want) => Body::Request { want, page },
+                Purpose::WriteBack(version) => Body::Write {
+                    page,
+                    version,
+                    data: page,
+                },
             },
-        });
+        }));
         self.set_due(seq, now.saturating_add(wait));
     }
 
@@ -232,7 +240,7 @@ impl Blade {
         };
         let page = transaction.page;
         // A write-back is all that is left of what programs wrote: it is never given up.
-        if matches!(transaction.errand, Errand::Request(_))
+        if matches!(transaction.purpose, Purpose::Request(_))
             && now.saturating_sub(transaction.began) >= self.config.deadline
         {
             self.counters.expired += 1;
@@ -240,7 +248,7 @@ impl Blade {
             self.apply(now, page, Event::Refused(Refusal::Unreachable), out);
             return;
         }
-        self.appeal(now, seq, out);
+        self.report_stuck(now, seq, out);
         let Some(transaction) = self.transactions.get_mut(&seq) else {
             return;
         };
@@ -248,7 +256,7 @@ impl Blade {
             .pages
             .get(&page)
             .is_some_and(|entry| entry.page.owed.is_some());
-        if !transaction.pausing && owed && matches!(transaction.errand, Errand::Request(_)) {
+        if !transaction.pausing && owed && matches!(transaction.purpose, Purpose::Request(_)) {
             // Somebody else wants the region, so either the answer to this request is lost, or
             // the repeat of it was spent on telling this very blade. As good as "busy".
             self.counters.timeouts += 1;
@@ -275,18 +283,18 @@ impl Blade {
 
     /// Tells the controller of a request that does not complete, from time to time. Not of a
     /// write-back: what the controller can do about the region waits for that.
-    fn appeal(&mut self, now: u64, seq: u32, out: &mut Vec<Action>) {
+    fn report_stuck(&mut self, now: u64, seq: u32, out: &mut Vec<Action>) {
         let Some(transaction) = self.transactions.get_mut(&seq) else {
             return;
         };
         let is_due = now.saturating_sub(transaction.appealed) >= self.config.appeal;
         if is_due
-            && matches!(transaction.errand, Errand::Request(_))
+            && matches!(transaction.purpose, Purpose::Request(_))
             && let Some(entry) = self.pages.get(&transaction.page)
         {
             transaction.appealed = now;
             self.counters.appeals += 1;
-            out.push(Action::Appeal {
+            out.push(Action::ReportStuck {
                 page: PageRequest {
                     page: transaction.page,
                     domain: entry.domain,

@@ -8,7 +8,7 @@ use crate::controller::procedure::{Change, Do, Outcome};
 use crate::mutant::Mutant;
 use mind_common::directory::{Word, machine::Loss};
 #[cfg(feature = "mutants")]
-use mind_common::{directory::Was, id::BladeSet};
+use mind_common::{directory::Prior, id::BladeSet};
 
 use super::Changing;
 use crate::controller::{Controller, Entry, Lost, Step};
@@ -80,7 +80,7 @@ pub(super) fn rewiring(changing: &Changing, second: Word) -> VecDeque<Step> {
                 steps.push_back(Step::Cover(slot, lower));
                 #[cfg(feature = "mutants")]
                 let second = if Mutant::SplitForgetsSharers.is_active() {
-                    second.held(Was::Invalid, BladeSet::EMPTY)
+                    second.locked(Prior::Invalid, BladeSet::EMPTY)
                 } else {
                     second
                 };

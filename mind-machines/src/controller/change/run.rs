@@ -62,7 +62,7 @@ impl Run {
 /// The word that a bug puts in the place of another.
 #[cfg(feature = "mutants")]
 fn spoilt(change: Change, slot: Which, old: Word, new: Word) -> Word {
-    let is_merged = change == Change::Merge && slot == Which::First && old.was().is_some();
+    let is_merged = change == Change::Merge && slot == Which::First && old.prior().is_some();
     let is_seized = old.state() == State::SharedToModified;
     if Mutant::MergeForgetsSharers.is_active() && is_merged
         || Mutant::SeizedFromListed.is_active() && is_seized

@@ -2,12 +2,12 @@
 
 use super::{
     Change, Do, Procedure, Which,
-    held::{as_was, both, is_orphan, joined, release},
+    locked::{as_before, both, is_orphan, joined, unlock},
 };
 use mind_common::{
     directory::{
         machine::Loss,
-        word::{State, Was, Word},
+        word::{Prior, State, Word},
     },
     id::BladeSet,
 };
@@ -26,8 +26,8 @@ impl Procedure {
         }
         match joined(first, second) {
             Some((State::Modified, owner)) => {
-                let is_known = first.was() == Some(Was::Modified) && first.blades() == owner;
-                (!is_known).then(|| first.held(Was::Modified, owner))
+                let is_known = first.prior() == Some(Prior::Modified) && first.blades() == owner;
+                (!is_known).then(|| first.locked(Prior::Modified, owner))
             }
             _ => None,
         }
@@ -35,8 +35,8 @@ impl Procedure {
 
     /// The word of a split's second slot, which belonged to nobody until now.
     pub(super) const fn upper(&self, first: Word, second: Word) -> Word {
-        match first.was() {
-            Some(was) => second.held(was, first.blades()),
+        match first.prior() {
+            Some(was) => second.locked(was, first.blades()),
             None => second,
         }
     }
@@ -45,9 +45,9 @@ impl Procedure {
         const INVALID: Option<(State, BladeSet)> = Some((State::Invalid, BladeSet::EMPTY));
         const FREE: Option<(State, BladeSet)> = Some((State::Free, BladeSet::EMPTY));
         let (lower, upper) = match self.change {
-            Change::Reset | Change::Mourn => (INVALID, None),
+            Change::Reset | Change::MarkLost => (INVALID, None),
             Change::Free => (FREE, None),
-            Change::Split => (as_was(first), as_was(second)),
+            Change::Split => (as_before(first), as_before(second)),
             // Where they cannot be joined as they are, everybody has given them up.
             Change::Merge => (joined(first, second).or(INVALID), FREE),
         };
@@ -70,15 +70,15 @@ impl Procedure {
         to: Option<(State, BladeSet)>,
     ) -> Option<Do> {
         let is_freed = matches!(to, Some((State::Free, _)));
-        match word.was() {
+        match word.prior() {
             _ if is_freed => swap_to(slot, word, to),
             // Until it is freed.
-            Some(Was::Lost) => None,
+            Some(Prior::Lost) => None,
             Some(_) if self.fail && is_lost => Some(Do::Swap {
                 slot,
                 old: word,
                 // Who has copies stays listed, and gives them up when it is freed.
-                new: word.held(Was::Lost, copies),
+                new: word.locked(Prior::Lost, copies),
             }),
             _ => swap_to(slot, word, to),
         }
@@ -89,15 +89,15 @@ impl Procedure {
         let is_taken = self.change == Change::Merge
             && (matches!(self.loss, Loss::Writes) || !is_orphan(second));
         let second = is_taken
-            .then(|| swap_to(Which::Second, second, as_was(second)))
+            .then(|| swap_to(Which::Second, second, as_before(second)))
             .flatten();
-        second.or_else(|| swap_to(Which::First, first, as_was(first)))
+        second.or_else(|| swap_to(Which::First, first, as_before(first)))
     }
 }
 
 fn swap_to(slot: Which, word: Word, to: Option<(State, BladeSet)>) -> Option<Do> {
     let (state, blades) = to?;
-    let new = release(word, state, blades)?;
+    let new = unlock(word, state, blades)?;
     Some(Do::Swap {
         slot,
         old: word,

@@ -37,7 +37,7 @@ use eviction::Evicting;
 use mind_workers::Interrupt;
 use order::Order;
 use placement::{Awake, Placement, Sharing};
-use report::{Measured, Report, Transition};
+use report::{Measured, MeasuredTransition, Report};
 use samples::{Quantiles, Samples};
 use transitions::{BATCH, Transitions};
 use userfault::Handler;
@@ -148,7 +148,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
 struct System {
     userfault: Quantiles,
     by_process: Quantiles,
-    transitions: BTreeMap<String, Transition>,
+    transitions: BTreeMap<String, MeasuredTransition>,
     strays: usize,
     evicting: Evicting,
 }
@@ -198,7 +198,7 @@ fn on(
         strays,
     } = transitions;
     let transition = |(name, samples): (String, Samples)| -> Result<_> {
-        let transition = Transition {
+        let transition = MeasuredTransition {
             times: quantiles(samples)?,
             agent_p50_us: agent_us.remove(&name).unwrap_or(0.0),
         };

@@ -2,6 +2,7 @@
 //! nothing to an XDP program that answers with a page, and back. The namespaces are a testbed's
 //! without daemons; the programs are `mind_bare_redirect` and `mind_bare_answer`.
 
+use mind_machines::datagram::Body;
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::OwnedFd,
@@ -13,12 +14,10 @@ use mind_common::{
     addr::{PAGE_SIZE, Va, WINDOW_BASE},
     id::DomainId,
     serial::Seq,
-    wire::{
-        MAX_LEN, Message, PAGE_REQUEST_LEN, UDP_PORT,
-        message::{Envelope, PageRequest, parse},
-    },
+    wire::{MAX_LEN, PAGE_REQUEST_LEN, UDP_PORT},
 };
 use mind_dataplane::{attach, harness::Bare};
+use mind_machines::datagram::{Datagram, Envelope, PageRequest};
 use mind_workers::Interrupt;
 use netns_setup::{
     Options, Testbed,
@@ -132,7 +131,7 @@ impl Requester {
     /// Asks and looks out for the answer; nanoseconds.
     fn exchange(&mut self, request: &mut [u8], answer: &mut [u8]) -> Result<u64> {
         self.seq = self.seq.next();
-        let message = Message::Read(PageRequest {
+        let message = Body::read(PageRequest {
             page: Va(WINDOW_BASE),
             domain: DomainId(0),
         });
@@ -141,9 +140,12 @@ impl Requester {
             seq: self.seq,
             attempt: 0,
         };
-        message
-            .emit_into(&envelope, request)
-            .context("a request has room in a request's buffer")?;
+        Datagram {
+            envelope,
+            body: message,
+        }
+        .emit_into(request)
+        .context("a request has room in a request's buffer")?;
         let begin = Instant::now();
         rustix::net::send(&self.socket, request, SendFlags::empty())
             .context("cannot send a request")?;
@@ -161,12 +163,15 @@ impl Requester {
             }
         };
         let nanos = begin.elapsed().as_nanos() as u64;
-        match parse(&answer[..len]) {
-            Ok((envelope, Message::ReadResponse { data, .. })) => ensure!(
+        match Datagram::parse(&answer[..len]) {
+            Ok(Datagram {
+                envelope,
+                body: Body::ReadResponse { data, .. },
+            }) => ensure!(
                 envelope.seq == self.seq && data == &[FILLING; PAGE_SIZE],
                 "the bare network answers something else than was asked"
             ),
-            Ok((_, message)) => bail!("the bare network answers with {:?}", message.opcode()),
+            Ok(other) => bail!("the bare network answers with {:?}", other.body.opcode()),
             Err(error) => bail!("the bare network's answer is no message: {error}"),
         }
         Ok(nanos)

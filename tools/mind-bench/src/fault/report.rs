@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use mind_common::directory::Path;
+use mind_common::directory::Transition;
 use serde::Serialize;
 
 use super::{
@@ -33,7 +33,7 @@ pub(super) struct Report {
     /// Both limits, one after the other.
     pub(super) sum_us: f64,
     /// By name, such as `i_s`.
-    pub(super) transitions: BTreeMap<String, Transition>,
+    pub(super) transitions: BTreeMap<String, MeasuredTransition>,
     pub(super) ratios: Ratios,
     pub(super) evicting_faults_per_s: Evicting,
     /// Accesses that took another way through the directory than they should have.
@@ -42,7 +42,7 @@ pub(super) struct Report {
 
 /// A transition's times.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Transition {
+pub(super) struct MeasuredTransition {
     #[serde(flatten)]
     pub(super) times: Quantiles,
     /// Of the median, what the agent saw: from reading the fault to resolving it. The rest is the
@@ -79,7 +79,7 @@ pub(super) struct Measured {
     pub(super) userfault: Quantiles,
     pub(super) by_process: Quantiles,
     pub(super) network: Quantiles,
-    pub(super) transitions: BTreeMap<String, Transition>,
+    pub(super) transitions: BTreeMap<String, MeasuredTransition>,
     pub(super) evicting: Evicting,
     pub(super) strays: usize,
 }
@@ -94,9 +94,9 @@ impl Report {
             transitions,
             ..
         } = measured;
-        let p50 = |path| transitions[&Kind::of(path).key()].times.p50_us;
+        let p50 = |transition| transitions[&Kind::of(transition).key()].times.p50_us;
         let sum_us = userfault.p50_us + network.p50_us;
-        let i_s = p50(Path::InvalidToShared);
+        let i_s = p50(Transition::InvalidToShared);
         Self {
             placement: measured.placement,
             fan_out: measured.fan_out,
@@ -111,8 +111,8 @@ impl Report {
             sum_us,
             ratios: Ratios {
                 i_s_to_sum: i_s / sum_us,
-                m_s_to_i_s: p50(Path::ModifiedToShared) / i_s,
-                m_m_to_i_s: p50(Path::ModifiedToModified) / i_s,
+                m_s_to_i_s: p50(Transition::ModifiedToShared) / i_s,
+                m_m_to_i_s: p50(Transition::ModifiedToModified) / i_s,
             },
             evicting_faults_per_s: measured.evicting,
             strays: measured.strays,
@@ -178,7 +178,7 @@ impl Report {
             limits.userfault_by_process_us,
             None,
         );
-        let i_s = Kind::of(Path::InvalidToShared).key();
+        let i_s = Kind::of(Transition::InvalidToShared).key();
         let i_s = self.transitions[&i_s].times.p50_us;
         for kind in MEASURED {
             let transition = self.transitions[&kind.key()];
@@ -191,7 +191,7 @@ impl Report {
                 quantiles.count.to_string(),
                 format!("{:.2}", quantiles.p50_us / sum),
                 format!("{:.2}", quantiles.p50_us / i_s),
-                bound(kind.path),
+                bound(kind.transition),
             ]);
         }
         for column in 1..=6 {
@@ -207,13 +207,14 @@ fn micros(micros: f64) -> String {
     format!("{micros:.1}")
 }
 
-fn bound(path: Path) -> String {
-    match path {
-        Path::InvalidToShared => format!("{I_S_BOUND} sums"),
-        Path::ModifiedToShared | Path::ModifiedToModified => format!("{M_BOUND} I->S"),
-        Path::SharedToShared | Path::InvalidToModified | Path::SharedToModified | Path::Owned => {
-            String::new()
-        }
+fn bound(transition: Transition) -> String {
+    match transition {
+        Transition::InvalidToShared => format!("{I_S_BOUND} sums"),
+        Transition::ModifiedToShared | Transition::ModifiedToModified => format!("{M_BOUND} I->S"),
+        Transition::SharedToShared
+        | Transition::InvalidToModified
+        | Transition::SharedToModified
+        | Transition::Owned => String::new(),
     }
 }
 
@@ -230,9 +231,9 @@ mod tests {
     }
 
     fn report(i_s: f64, m_s: f64) -> Report {
-        let p50 = |path| match path {
-            Path::InvalidToShared => i_s,
-            Path::ModifiedToShared => m_s,
+        let p50 = |transition| match transition {
+            Transition::InvalidToShared => i_s,
+            Transition::ModifiedToShared => m_s,
             _ => 20.0,
         };
         Report::new(Measured {
@@ -245,8 +246,8 @@ mod tests {
             transitions: MEASURED
                 .into_iter()
                 .map(|kind| {
-                    let transition = Transition {
-                        times: quantiles(p50(kind.path)),
+                    let transition = MeasuredTransition {
+                        times: quantiles(p50(kind.transition)),
                         agent_p50_us: 7.0,
                     };
                     (kind.key(), transition)

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use mind_api::program::PathReport;
+use mind_api::program::TransitionReport;
 use mind_common::{
     addr::{INITIAL_REGION_ORDER, PAGE_SIZE},
-    directory::Path,
+    directory::Transition,
 };
 use mind_workers::Interrupt;
 
@@ -51,12 +51,12 @@ struct Step {
     counts: bool,
 }
 
-const fn step(blade: usize, access: Access, pages: Pages, path: Path) -> Step {
+const fn step(blade: usize, access: Access, pages: Pages, transition: Transition) -> Step {
     Step {
         blade,
         access,
         pages,
-        kind: Kind::of(path),
+        kind: Kind::of(transition),
         counts: true,
     }
 }
@@ -65,30 +65,30 @@ const fn step(blade: usize, access: Access, pages: Pages, path: Path) -> Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     /// The way through the directory.
-    pub(super) path: Path,
+    pub(super) transition: Transition,
     /// Whether several blades are invalidated for it.
     several: bool,
 }
 
 impl Kind {
     /// The one where at most one blade is invalidated.
-    pub(super) const fn of(path: Path) -> Self {
+    pub(super) const fn of(transition: Transition) -> Self {
         Self {
-            path,
+            transition,
             several: false,
         }
     }
 
-    const fn several(path: Path) -> Self {
+    const fn several(transition: Transition) -> Self {
         Self {
-            path,
+            transition,
             several: true,
         }
     }
 
     /// Its name, for people.
     pub(super) fn name(self) -> String {
-        let name = self.path.name();
+        let name = self.transition.name();
         match self.several {
             true => format!("{name} (two)"),
             false => name.to_owned(),
@@ -97,7 +97,7 @@ impl Kind {
 
     /// Its name in JSON: `i_s`.
     pub(super) fn key(self) -> String {
-        let key = self.path.name().to_lowercase().replace("->", "_");
+        let key = self.transition.name().to_lowercase().replace("->", "_");
         match self.several {
             true => key + "_several",
             false => key,
@@ -107,36 +107,51 @@ impl Kind {
 
 /// What happens to a round's pages.
 const STEPS: [Step; 10] = [
-    step(0, Access::Read, Pages::Read, Path::InvalidToShared),
-    step(1, Access::Read, Pages::Read, Path::SharedToShared),
-    step(0, Access::Write, Pages::Read, Path::SharedToModified),
-    step(1, Access::Read, Pages::Read, Path::ModifiedToShared),
-    step(0, Access::Write, Pages::Read, Path::SharedToModified),
-    step(1, Access::Write, Pages::Read, Path::ModifiedToModified),
-    step(0, Access::Write, Pages::Written, Path::InvalidToModified),
+    step(0, Access::Read, Pages::Read, Transition::InvalidToShared),
+    step(1, Access::Read, Pages::Read, Transition::SharedToShared),
+    step(0, Access::Write, Pages::Read, Transition::SharedToModified),
+    step(1, Access::Read, Pages::Read, Transition::ModifiedToShared),
+    step(0, Access::Write, Pages::Read, Transition::SharedToModified),
+    step(
+        1,
+        Access::Write,
+        Pages::Read,
+        Transition::ModifiedToModified,
+    ),
+    step(
+        0,
+        Access::Write,
+        Pages::Written,
+        Transition::InvalidToModified,
+    ),
     Step {
         counts: false,
-        ..step(1, Access::Read, Pages::Spread, Path::InvalidToShared)
+        ..step(1, Access::Read, Pages::Spread, Transition::InvalidToShared)
     },
     Step {
         counts: false,
-        ..step(2, Access::Read, Pages::Spread, Path::SharedToShared)
+        ..step(2, Access::Read, Pages::Spread, Transition::SharedToShared)
     },
     Step {
-        kind: Kind::several(Path::SharedToModified),
-        ..step(0, Access::Write, Pages::Spread, Path::SharedToModified)
+        kind: Kind::several(Transition::SharedToModified),
+        ..step(
+            0,
+            Access::Write,
+            Pages::Spread,
+            Transition::SharedToModified,
+        )
     },
 ];
 
 /// What is measured, in the report's order.
 pub(super) const MEASURED: [Kind; 7] = [
-    Kind::of(Path::InvalidToShared),
-    Kind::of(Path::SharedToShared),
-    Kind::of(Path::InvalidToModified),
-    Kind::of(Path::SharedToModified),
-    Kind::several(Path::SharedToModified),
-    Kind::of(Path::ModifiedToShared),
-    Kind::of(Path::ModifiedToModified),
+    Kind::of(Transition::InvalidToShared),
+    Kind::of(Transition::SharedToShared),
+    Kind::of(Transition::InvalidToModified),
+    Kind::of(Transition::SharedToModified),
+    Kind::several(Transition::SharedToModified),
+    Kind::of(Transition::ModifiedToShared),
+    Kind::of(Transition::ModifiedToModified),
 ];
 
 /// What was measured.
@@ -173,17 +188,17 @@ impl Transitions {
                 count: batch,
                 access: step.access,
             };
-            let before = blades.report(step.blade)?.paths;
+            let before = blades.report(step.blade)?.transitions;
             let nanos = blades.worker(step.blade).times(&order)?;
-            let after = blades.report(step.blade)?.paths;
+            let after = blades.report(step.blade)?.transitions;
             let taken = taken(&before, &after);
-            let path = step.kind.path;
-            let strays = strays(&taken, path, batch);
+            let transition = step.kind.transition;
+            let strays = strays(&taken, transition, batch);
             if strays * ACCESSES_PER_STRAY > batch {
                 bail!(
                     "{batch} accesses by {} must be {}, and were {}",
                     blades.name(step.blade),
-                    path.name(),
+                    transition.name(),
                     described(&taken)
                 );
             }
@@ -193,7 +208,9 @@ impl Transitions {
             }
             let key = step.kind.key();
             self.samples.entry(key.clone()).or_default().add(nanos);
-            let agents = after.iter().find(|other| other.path == path.name());
+            let agents = after
+                .iter()
+                .find(|other| other.transition == transition.name());
             if let Some(agents) = agents {
                 let micros = agents.p50_ns as f64 / 1000.0;
                 self.agent_us.insert(key, micros);
@@ -204,24 +221,28 @@ impl Transitions {
 }
 
 /// How often each way was taken between two reports of an agent.
-fn taken(before: &[PathReport], after: &[PathReport]) -> BTreeMap<String, usize> {
+fn taken(before: &[TransitionReport], after: &[TransitionReport]) -> BTreeMap<String, usize> {
     let count_before = |name: &str| {
-        let path = before.iter().find(|path| path.path == name);
-        path.map_or(0, |path| path.count)
+        let transition = before
+            .iter()
+            .find(|transition| transition.transition == name);
+        transition.map_or(0, |transition| transition.count)
     };
     after
         .iter()
-        .map(|path| {
-            let count = path.count.saturating_sub(count_before(&path.path));
-            (path.path.clone(), count as usize)
+        .map(|transition| {
+            let count = transition
+                .count
+                .saturating_sub(count_before(&transition.transition));
+            (transition.transition.clone(), count as usize)
         })
         .filter(|(_, count)| *count > 0)
         .collect()
 }
 
-/// How many of `count` accesses did not take the way `path`, or how many others there were.
-fn strays(taken: &BTreeMap<String, usize>, path: Path, count: usize) -> usize {
-    let right = taken.get(path.name()).copied().unwrap_or(0);
+/// How many of `count` accesses did not take the way `transition`, or how many others there were.
+fn strays(taken: &BTreeMap<String, usize>, transition: Transition, count: usize) -> usize {
+    let right = taken.get(transition.name()).copied().unwrap_or(0);
     let others = taken.values().sum::<usize>() - right;
     others.max(right.abs_diff(count))
 }
@@ -230,7 +251,9 @@ fn described(taken: &BTreeMap<String, usize>) -> String {
     if taken.is_empty() {
         return "no faults that were told a way".to_owned();
     }
-    let ways = taken.iter().map(|(path, count)| format!("{count} {path}"));
+    let ways = taken
+        .iter()
+        .map(|(transition, count)| format!("{count} {transition}"));
     ways.collect::<Vec<_>>().join(", ")
 }
 
@@ -238,11 +261,11 @@ fn described(taken: &BTreeMap<String, usize>) -> String {
 mod tests {
     use super::*;
 
-    fn reports(counts: &[(&str, u64)]) -> Vec<PathReport> {
-        let report = |&(path, count): &(&str, u64)| PathReport {
-            path: path.to_owned(),
+    fn reports(counts: &[(&str, u64)]) -> Vec<TransitionReport> {
+        let report = |&(transition, count): &(&str, u64)| TransitionReport {
+            transition: transition.to_owned(),
             count,
-            ..PathReport::default()
+            ..TransitionReport::default()
         };
         counts.iter().map(report).collect()
     }
@@ -276,28 +299,28 @@ mod tests {
         let mut states = [State::Invalid; 3];
         for step in STEPS {
             let state = &mut states[step.pages as usize];
-            let path = match (*state, step.access) {
-                (State::Invalid, Access::Read) => Path::InvalidToShared,
-                (State::Invalid, Access::Write) => Path::InvalidToModified,
+            let transition = match (*state, step.access) {
+                (State::Invalid, Access::Read) => Transition::InvalidToShared,
+                (State::Invalid, Access::Write) => Transition::InvalidToModified,
                 (State::Shared(who), Access::Read) => {
                     assert!(!who[step.blade], "this would be no fault");
-                    Path::SharedToShared
+                    Transition::SharedToShared
                 }
                 (State::Shared(who), Access::Write) => {
                     let others = (0..who.len()).filter(|&blade| blade != step.blade && who[blade]);
                     let expected = if step.kind.several { 2 } else { 1 };
                     assert_eq!(others.count(), expected, "so many are invalidated");
-                    Path::SharedToModified
+                    Transition::SharedToModified
                 }
                 (State::Modified(who), access) => {
                     assert_ne!(who, step.blade, "this would be no fault");
                     match access {
-                        Access::Read => Path::ModifiedToShared,
-                        Access::Write => Path::ModifiedToModified,
+                        Access::Read => Transition::ModifiedToShared,
+                        Access::Write => Transition::ModifiedToModified,
                     }
                 }
             };
-            assert_eq!(path, step.kind.path);
+            assert_eq!(transition, step.kind.transition);
             *state = match (*state, step.access) {
                 (_, Access::Write) => State::Modified(step.blade),
                 (before, Access::Read) => {
@@ -320,13 +343,13 @@ mod tests {
         let before = reports(&[("I->S", 5), ("S->S", 7)]);
         let all = taken(&before, &reports(&[("I->S", 15), ("S->S", 7), ("S->M", 0)]));
         assert_eq!(described(&all), "10 I->S");
-        assert_eq!(strays(&all, Path::InvalidToShared, 10), 0);
-        assert_eq!(strays(&all, Path::SharedToShared, 10), 10);
+        assert_eq!(strays(&all, Transition::InvalidToShared, 10), 0);
+        assert_eq!(strays(&all, Transition::SharedToShared, 10), 10);
         let some = taken(&before, &reports(&[("I->S", 14), ("S->S", 8)]));
         assert_eq!(described(&some), "9 I->S, 1 S->S");
-        assert_eq!(strays(&some, Path::InvalidToShared, 10), 1);
+        assert_eq!(strays(&some, Transition::InvalidToShared, 10), 1);
         assert_eq!(
-            strays(&taken(&before, &before), Path::InvalidToShared, 10),
+            strays(&taken(&before, &before), Transition::InvalidToShared, 10),
             10
         );
     }

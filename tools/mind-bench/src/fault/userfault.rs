@@ -6,10 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{ValueEnum, builder::PossibleValue};
-use mind_common::{
-    addr::{INITIAL_REGION_ORDER, PAGE_SIZE, Va, WINDOW_BASE},
-    wire::message::Page,
-};
+use mind_common::addr::{INITIAL_REGION_ORDER, PAGE_SIZE, Page, Va, WINDOW_BASE};
 use mind_userfault::{Backing, Outcome, Window};
 use mind_workers::Interrupt;
 use rustix::{

@@ -2,10 +2,10 @@
 
 use mind_common::{
     addr::Region,
-    directory::{State, Target, Want, Was, Word},
+    directory::{Prior, State, Target, Want, Word},
     id::BladeSet,
+    refusal::Refusal,
     serial::Version,
-    wire::Refusal,
 };
 use mind_machines::compute::{
     Access,
@@ -52,7 +52,7 @@ pub(super) fn echoes(kind: Kind, region: Region) -> Vec<Echo> {
 fn late_requests() -> Vec<Echo> {
     let taken = [State::Invalid, State::Shared, State::Modified];
     let taken = taken.map(|state| Pair::Word(WordKind::of_state(state), Happening::Taken));
-    let held = Word::default().held(Was::Modified, BladeSet::EMPTY);
+    let held = Word::default().locked(Prior::Modified, BladeSet::EMPTY);
     let lost = Pair::Word(WordKind::of(held), Happening::Given);
     let upgrades = [false, true].map(|again| Sort::Request(Want::Upgrade, again));
     let late = [upgrades[0], upgrades[1], Sort::Write];

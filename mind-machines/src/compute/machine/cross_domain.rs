@@ -4,15 +4,22 @@
 use std::vec::Vec;
 
 use super::{Action, Blade};
-use crate::compute::page::{Access, Phase};
-use mind_common::{addr::Va, wire::message::PageRequest};
+use crate::{
+    compute::page::{Access, Phase},
+    datagram::PageRequest,
+};
+use mind_common::addr::Va;
 
 impl Blade {
     /// Threads of this domain wait until it is known whether the page is another's.
     pub(super) fn contest(&mut self, page: PageRequest, access: Access) {
-        match self.rivals.iter_mut().find(|(known, _)| *known == page) {
+        match self
+            .cross_domain
+            .iter_mut()
+            .find(|(known, _)| *known == page)
+        {
             Some((_, known)) => *known = access.max(*known),
-            None => self.rivals.push((page, access)),
+            None => self.cross_domain.push((page, access)),
         }
     }
 
@@ -33,11 +40,11 @@ impl Blade {
 
     /// Deals with one domain's threads that need not wait any more; whether there were any.
     pub(super) fn decide_one(&mut self, now: u64, out: &mut Vec<Action>) -> bool {
-        let mut pages = self.rivals.iter().map(|(page, _)| page.page);
+        let mut pages = self.cross_domain.iter().map(|(page, _)| page.page);
         let Some(at) = pages.position(|page| self.is_decided(page)) else {
             return false;
         };
-        let (page, access) = self.rivals.remove(at);
+        let (page, access) = self.cross_domain.remove(at);
         self.take_up(now, page, access, out);
         true
     }

@@ -1,15 +1,14 @@
 //! The wire format: what is emitted parses to what it was, and no bytes make the parser panic.
 
 use mind_common::{
-    addr::{PAGE_SIZE, Region, Va, WINDOW_BASE, WINDOW_SIZE},
-    directory::{Supply, Target},
+    addr::{PAGE_SIZE, Page, Region, Va, WINDOW_BASE, WINDOW_SIZE},
+    directory::{Source, Target},
     id::{BladeId, DomainId},
+    refusal::Refusal,
     serial::{Episode, Seq, Version},
-    wire::{
-        Invalidation, Malformed, Message, Opcode, Refusal, Syndrome, UDP_PORT,
-        message::{Atomic, Envelope, Page, PageRequest, Toll, parse},
-    },
+    wire::{Atomic, Cost, Invalidation, Malformed, Opcode, Syndrome, UDP_PORT},
 };
+use mind_machines::datagram::{Body, Datagram, Envelope, PageRequest};
 use proptest::prelude::*;
 
 /// A message without its page, which proptest would rather not make 4096 times.
@@ -21,37 +20,37 @@ enum Shape {
     Acknowledge(Syndrome, Version),
     AtomicAcknowledge(Syndrome, u64),
     Atomic(Va, DomainId, Atomic),
-    Coherence(Opcode, Invalidation, Toll, Version),
+    Coherence(Opcode, Invalidation, Cost, Version),
 }
 
 impl Shape {
-    fn message<'a>(&self, data: &'a Page) -> Message<'a> {
+    fn body<'a>(&self, data: &'a Page) -> Body<&'a Page> {
         match *self {
-            Self::Request(Opcode::Read, request) => Message::Read(request),
-            Self::Request(Opcode::Acquire, request) => Message::Acquire(request),
-            Self::Request(_, request) => Message::Upgrade(request),
-            Self::Write(request, version) => Message::Write {
-                request,
+            Self::Request(Opcode::Read, request) => Body::read(request),
+            Self::Request(Opcode::Acquire, request) => Body::acquire(request),
+            Self::Request(_, request) => Body::upgrade(request),
+            Self::Write(request, version) => Body::Write {
+                page: request,
                 version,
                 data,
             },
-            Self::ReadResponse(version) => Message::ReadResponse { version, data },
-            Self::Acknowledge(syndrome, version) => Message::Acknowledge { syndrome, version },
+            Self::ReadResponse(version) => Body::ReadResponse { version, data },
+            Self::Acknowledge(syndrome, version) => Body::Acknowledge { syndrome, version },
             Self::AtomicAcknowledge(syndrome, original) => {
-                Message::AtomicAcknowledge { syndrome, original }
+                Body::AtomicAcknowledge { syndrome, original }
             }
-            Self::Atomic(va, domain, operation) => Message::Atomic {
+            Self::Atomic(va, domain, operation) => Body::Atomic {
                 va,
                 domain,
                 operation,
             },
-            Self::Coherence(opcode, invalidation, toll, version) => match opcode {
-                Opcode::Invalidate => Message::Invalidate(invalidation),
-                Opcode::InvalidateAck => Message::InvalidateAck { invalidation, toll },
-                Opcode::InvalidateAckFetch => Message::InvalidateAckFetch { invalidation, toll },
-                _ => Message::Forward {
+            Self::Coherence(opcode, invalidation, cost, version) => match opcode {
+                Opcode::Invalidate => Body::Invalidate(invalidation),
+                Opcode::InvalidateAck => Body::answer(invalidation, cost),
+                Opcode::InvalidateAckFetch => Body::answer_with_fetch(invalidation, cost),
+                _ => Body::Forward {
                     invalidation,
-                    toll,
+                    cost,
                     version,
                     data,
                 },
@@ -80,10 +79,10 @@ fn syndrome() -> impl Strategy<Value = Syndrome> {
 
 fn invalidation() -> impl Strategy<Value = Invalidation> {
     let target = prop_oneof![Just(Target::Invalid), Just(Target::Shared)];
-    let supply = prop_oneof![
-        Just(Supply::Grant),
-        Just(Supply::Fetch),
-        Just(Supply::Forward)
+    let source = prop_oneof![
+        Just(Source::Grant),
+        Just(Source::Fetch),
+        Just(Source::Forward)
     ];
     (
         0..WINDOW_SIZE,
@@ -92,10 +91,10 @@ fn invalidation() -> impl Strategy<Value = Invalidation> {
         any::<u32>(),
         0u8..32,
         target,
-        supply,
+        source,
     )
         .prop_map(
-            |(offset, order, slot, episode, requester, target, supply)| {
+            |(offset, order, slot, episode, requester, target, source)| {
                 let page = Va(WINDOW_BASE + offset).page();
                 Invalidation {
                     page,
@@ -104,7 +103,7 @@ fn invalidation() -> impl Strategy<Value = Invalidation> {
                     episode: Episode::new(episode),
                     requester: BladeId::new(requester).expect("below 32"),
                     target,
-                    supply,
+                    source,
                 }
             },
         )
@@ -141,7 +140,7 @@ fn shape() -> impl Strategy<Value = Shape> {
             version()
         )
             .prop_map(|(opcode, invalidation, (dropped, flushed), version)| {
-                Shape::Coherence(opcode, invalidation, Toll { dropped, flushed }, version)
+                Shape::Coherence(opcode, invalidation, Cost { dropped, flushed }, version)
             }),
     ]
 }
@@ -163,25 +162,25 @@ proptest! {
     #[test]
     fn what_is_emitted_parses_to_what_it_was(shape in shape(), envelope in envelope(), seed: u8) {
         let data = page(seed);
-        let message = shape.message(&data);
+        let datagram = Datagram { envelope, body: shape.body(&data) };
         let mut buffer = [0xaa; 5000];
-        let len = message.emit_into(&envelope, &mut buffer).expect("5000 bytes hold any message");
-        prop_assert_eq!(len, message.len());
-        prop_assert_eq!(parse(&buffer[..len]), Ok((envelope, message)));
+        let len = datagram.emit_into(&mut buffer).expect("5000 bytes hold any message");
+        prop_assert_eq!(len, datagram.body.wire_len());
+        prop_assert_eq!(Datagram::parse(&buffer[..len]), Ok(datagram));
         // Padding behind it changes nothing.
-        prop_assert_eq!(parse(&buffer), Ok((envelope, message)));
+        prop_assert_eq!(Datagram::parse(&buffer), Ok(datagram));
     }
 
     #[test]
     fn a_message_cut_short_is_truncated(shape in shape(), envelope in envelope(), cut: u16) {
         let data = page(0);
-        let message = shape.message(&data);
-        let (headers, page) = message.emit(&envelope);
+        let datagram = Datagram { envelope, body: shape.body(&data) };
+        let (headers, page) = datagram.emit();
         let whole = headers.as_bytes().len() + page.map_or(0, |page| page.len());
         let mut buffer = [0; 5000];
-        message.emit_into(&envelope, &mut buffer).expect("5000 bytes hold any message");
+        datagram.emit_into(&mut buffer).expect("5000 bytes hold any message");
         let have = cut as usize % whole;
-        let Err(Malformed::Truncated { have: said, need }) = parse(&buffer[..have]) else {
+        let Err(Malformed::Truncated { have: said, need }) = Datagram::parse(&buffer[..have]) else {
             return Err(TestCaseError::fail("a truncated message parsed"));
         };
         prop_assert_eq!(said, have);
@@ -193,24 +192,26 @@ proptest! {
         if let (Some(first), Some(known)) = (bytes.first_mut(), Opcode::ALL.get(opcode)) {
             *first = *known as u8;
         }
-        let _ = parse(&bytes);
+        let _ = Datagram::parse(&bytes);
     }
 }
 
 #[test]
 fn a_read_request_is_these_bytes() {
-    let message = Message::Read(PageRequest {
-        page: Va(WINDOW_BASE + 0x2000),
-        domain: DomainId(5),
-    });
-    let envelope = Envelope {
-        qp: 0x00_0102,
-        seq: Seq::new(9),
-        attempt: 0,
+    let datagram: Datagram<&Page> = Datagram {
+        envelope: Envelope {
+            qp: 0x00_0102,
+            seq: Seq::new(9),
+            attempt: 0,
+        },
+        body: Body::read(PageRequest {
+            page: Va(WINDOW_BASE + 0x2000),
+            domain: DomainId(5),
+        }),
     };
     let mut buffer = [0xaa; 5000];
-    let len = message
-        .emit_into(&envelope, &mut buffer)
+    let len = datagram
+        .emit_into(&mut buffer)
         .expect("5000 bytes hold any message");
     assert_eq!(len, 12 + 4 + 4096, "as long as the answer");
     let headers = [
@@ -228,20 +229,22 @@ fn a_read_request_is_these_bytes() {
 #[test]
 fn a_write_is_these_bytes() {
     let data = page(3);
-    let message = Message::Write {
-        request: PageRequest {
-            page: Va(WINDOW_BASE),
-            domain: DomainId(1),
+    let datagram: Datagram<&Page> = Datagram {
+        envelope: Envelope {
+            qp: 1,
+            seq: Seq::new(2),
+            attempt: 1,
         },
-        version: Version::new(0x01_0203),
-        data: &data,
+        body: Body::Write {
+            page: PageRequest {
+                page: Va(WINDOW_BASE),
+                domain: DomainId(1),
+            },
+            version: Version::new(0x01_0203),
+            data: &data,
+        },
     };
-    let envelope = Envelope {
-        qp: 1,
-        seq: Seq::new(2),
-        attempt: 1,
-    };
-    let (headers, body) = message.emit(&envelope);
+    let (headers, body) = datagram.emit();
     assert_eq!(
         headers.as_bytes(),
         [
@@ -258,31 +261,33 @@ fn what_never_reaches_a_blade_is_no_message() {
     let mut bytes = [0; 100];
     for opcode in [0x00, 0x0a, 0x15, Opcode::FanOut as u8, 0xff] {
         bytes[0] = opcode;
-        assert_eq!(parse(&bytes), Err(Malformed::Opcode(opcode)));
+        assert_eq!(Datagram::parse(&bytes), Err(Malformed::Opcode(opcode)));
     }
 }
 
 #[test]
 fn a_request_that_is_not_one_whole_page_is_refused() {
-    let message = Message::Read(PageRequest {
-        page: Va(WINDOW_BASE),
-        domain: DomainId(1),
-    });
-    let envelope = Envelope {
-        qp: 1,
-        seq: Seq::new(2),
-        attempt: 0,
+    let datagram: Datagram<&Page> = Datagram {
+        envelope: Envelope {
+            qp: 1,
+            seq: Seq::new(2),
+            attempt: 0,
+        },
+        body: Body::read(PageRequest {
+            page: Va(WINDOW_BASE),
+            domain: DomainId(1),
+        }),
     };
     let mut buffer = [0; PAGE_SIZE + 100];
-    message
-        .emit_into(&envelope, &mut buffer)
+    datagram
+        .emit_into(&mut buffer)
         .expect("the buffer holds a page request");
     let mut misaligned = buffer;
     misaligned[12 + 7] = 8;
-    assert_eq!(parse(&misaligned), Err(Malformed::Field("va")));
+    assert_eq!(Datagram::parse(&misaligned), Err(Malformed::Field("va")));
     let mut long = buffer;
     long[12 + 14] = 0x20;
-    assert_eq!(parse(&long), Err(Malformed::Field("len")));
+    assert_eq!(Datagram::parse(&long), Err(Malformed::Field("len")));
 }
 
 #[test]

@@ -1,31 +1,18 @@
-//! Whether a request is well-formed, allowed, and can be served: what is asked before the
-//! directory is.
+//! What the switch's tables say beside the directory: protection, translation, which blades are there. What a slot
+//! remembers of the tries spares looking at them.
 
 use aya_ebpf::maps::lpm_trie::Key;
 use mind_common::{
-    addr::{PAGE_SIZE, Va},
-    id::{BladeId, DomainId},
+    addr::Va,
+    id::{BladeId, Connection, DomainId},
     memo::Kept,
+    stop,
     table::{Peer, Protection, ProtectionKey, Slot, Translation, TranslationKey},
-    wire::Reth,
+    verdict::Staged,
 };
 
-use super::{
-    directory::{self, SlotRef},
-    send,
-};
-use crate::{
-    decision::{Staged, stop},
-    maps,
-};
-
-/// Where an address is kept: which memory blade, and at which offset.
-pub struct Place {
-    /// Where the memory blade is.
-    pub peer: &'static Peer,
-    /// The offset in its store, in bytes.
-    pub offset: Va,
-}
+use super::directory::{self, SlotRef};
+use crate::maps;
 
 /// A trie's key with the 64 bits behind the prefix length aligned: the verifier allows no unaligned
 /// access to the stack (unlike to packets and maps), and the kernel reads at once what is written
@@ -47,24 +34,26 @@ impl<K> Lookup<K> {
     }
 }
 
-/// The page that `reth` names: one whole page of the window.
+/// Where the compute blade is, and its connection, if it is there.
 #[inline(always)]
-pub fn page(reth: &Reth) -> Staged<Va> {
-    let va = reth.va();
-    let whole = reth.len.get() as usize == PAGE_SIZE
-        && va.is_page_aligned()
-        && va.is_in_window(PAGE_SIZE as u64);
-    if whole { Ok(va) } else { Err(stop!(Invalid)) }
+pub fn compute(blade: BladeId) -> Option<(&'static Peer, Connection)> {
+    let peer = maps::COMPUTE
+        .get(blade.get() as u32)
+        .filter(|peer| peer.is_present())?;
+    Some((peer, peer.connection_of(blade)))
 }
 
-/// Refuses unless `domain` is placed on `blade`.
+/// Where the memory blade is, if it is there.
 #[inline(always)]
-pub fn placed(blade: BladeId, domain: DomainId) -> Staged<()> {
+pub fn memory(number: u32) -> Option<&'static Peer> {
+    maps::MEMORY.get(number).filter(|peer| peer.is_present())
+}
+
+/// Whether processes of the domain run on the blade.
+#[inline(always)]
+pub fn is_placed(domain: DomainId, blade: BladeId) -> bool {
     let placed = maps::GRANTS.get(domain.0).copied().unwrap_or(0);
-    if placed >> blade.get() & 1 == 0 {
-        return Err(stop!(NotPlaced));
-    }
-    Ok(())
+    placed >> blade.get() & 1 != 0
 }
 
 /// Refuses unless `domain` may do with `va` what `class` says; where `va` is kept, if that came up.
@@ -110,24 +99,12 @@ fn translation(va: Va) -> Option<&'static Translation> {
     maps::TRANSLATION.get(&lookup.key)
 }
 
-/// Where `va` is kept, as the trie says; `None` where no memory blade serves it, or it is gone.
+/// Where `va` is kept, as the trie says.
 #[inline(always)]
-pub fn translate(va: Va) -> Option<Place> {
+pub fn translate(va: Va) -> Option<Kept> {
     let entry = translation(va)?;
-    Some(Place {
-        peer: send::memory(entry.blade)?,
+    Some(Kept {
+        blade: entry.blade,
         offset: entry.apply(va),
     })
-}
-
-/// Where `va` is kept, if not as `kept` says then as the trie does; `None` as above.
-#[inline(always)]
-pub fn place(kept: Option<Kept>, va: Va) -> Option<Place> {
-    match kept {
-        Some(kept) => Some(Place {
-            peer: send::memory(kept.blade)?,
-            offset: kept.offset,
-        }),
-        None => translate(va),
-    }
 }

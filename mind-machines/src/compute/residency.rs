@@ -29,13 +29,13 @@ struct Past {
 
 /// What pages went through.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holds {
+pub struct Residency {
     bounds: Bounds,
     past: BTreeMap<Va, Past>,
     order: VecDeque<Va>,
 }
 
-impl Holds {
+impl Residency {
     /// Remembers nothing yet.
     pub fn new(bounds: Bounds) -> Self {
         Self {
@@ -91,28 +91,28 @@ mod tests {
 
     #[test]
     fn a_page_that_comes_back_at_once_is_held_longer_up_to_a_limit() {
-        let mut holds = Holds::new(BOUNDS);
+        let mut residency = Residency::new(BOUNDS);
         let mut now = 0;
-        let mut seen = std::vec::Vec::new();
+        let mut seen = Vec::new();
         for _ in 0..6 {
-            let hold = holds.on_install(PAGE, now);
+            let hold = residency.on_install(PAGE, now);
             seen.push(hold);
             now += hold;
-            holds.on_given(PAGE, now);
+            residency.on_given(PAGE, now);
             now += 1;
         }
         assert_eq!(seen, [10, 20, 40, 80, 100, 100]);
         // After a while nobody fights over it any more.
-        assert_eq!(holds.on_install(PAGE, now + 10_000), 10);
+        assert_eq!(residency.on_install(PAGE, now + 10_000), 10);
     }
 
     #[test]
     fn the_past_is_bounded() {
-        let mut holds = Holds::new(BOUNDS);
+        let mut residency = Residency::new(BOUNDS);
         for n in 0..10 * REMEMBERED as u64 {
-            holds.on_given(Va(n << 12), n);
+            residency.on_given(Va(n << 12), n);
         }
-        assert_eq!(holds.past.len(), REMEMBERED);
-        assert_eq!(holds.order.len(), REMEMBERED);
+        assert_eq!(residency.past.len(), REMEMBERED);
+        assert_eq!(residency.order.len(), REMEMBERED);
     }
 }

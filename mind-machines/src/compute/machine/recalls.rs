@@ -1,26 +1,27 @@
 //! Regions being given up, because the directory invalidates them or somebody gives an order.
 
+use crate::datagram::{Body, Datagram};
 use core::ops::Range;
 use std::{collections::BTreeSet, vec::Vec};
 
-use super::{Action, Blade, Outgoing};
-use crate::compute::page::Event;
+use super::{Action, Blade};
+use crate::{
+    compute::page::Event,
+    datagram::{Envelope, PageRequest},
+};
 use mind_common::{
     addr::Va,
-    directory::{Supply, Target},
+    directory::{Source, Target},
     id::DomainId,
     serial::Seq,
-    wire::{
-        Invalidation,
-        message::{Envelope, PageRequest, Toll},
-    },
+    wire::{Cost, Invalidation},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Source {
+pub(super) enum Cause {
     Directory(Seq, Invalidation),
     /// The controller's, or the agent's own, with a token.
-    Order(u64),
+    Flush(u64),
 }
 
 /// Which pages something is about.
@@ -39,18 +40,18 @@ impl Scope {
 
 /// Pages that are being given up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Surrender {
-    pub(super) source: Source,
+pub(super) struct Recall {
+    pub(super) cause: Cause,
     pub(super) scope: Scope,
     pub(super) owing: BTreeSet<Va>,
-    pub(super) toll: Toll,
+    pub(super) cost: Cost,
 }
 
 impl Blade {
     pub(super) fn is_answering(&self, page: Va, domain: DomainId) -> bool {
-        self.surrenders
+        self.recalls
             .iter()
-            .any(|surrender| surrender.scope.contains(page, domain))
+            .any(|recall| recall.scope.contains(page, domain))
     }
 
     /// The pages in scope that the blade knows.
@@ -69,8 +70,8 @@ impl Blade {
         invalidation: Invalidation,
         out: &mut Vec<Action>,
     ) {
-        let known = self.surrenders.iter().any(|surrender| {
-            matches!(surrender.source, Source::Directory(_, other)
+        let known = self.recalls.iter().any(|recall| {
+            matches!(recall.cause, Cause::Directory(_, other)
                 if other.slot == invalidation.slot
                     && other.requester == invalidation.requester
                     && other.episode == invalidation.episode)
@@ -79,9 +80,9 @@ impl Blade {
             return;
         }
         let base = invalidation.region.base().0;
-        self.surrender(
+        self.recall(
             now,
-            Source::Directory(seq, invalidation),
+            Cause::Directory(seq, invalidation),
             Scope {
                 range: base..base + invalidation.region.size(),
                 domain: None,
@@ -92,21 +93,21 @@ impl Blade {
         );
     }
 
-    pub(super) fn surrender(
+    pub(super) fn recall(
         &mut self,
         now: u64,
-        source: Source,
+        cause: Cause,
         scope: Scope,
         target: Target,
         wanted: Option<Va>,
         out: &mut Vec<Action>,
     ) {
         let pages = self.pages_in(&scope);
-        self.surrenders.push(Surrender {
-            source,
+        self.recalls.push(Recall {
+            cause,
             scope,
             owing: pages.iter().copied().collect(),
-            toll: Toll::default(),
+            cost: Cost::default(),
         });
         for page in pages {
             let ripe_at = self.pages.get(&page).map_or(0, |entry| entry.ripe_at);
@@ -129,8 +130,8 @@ impl Blade {
         #[cfg(feature = "mutants")]
         let owes = owes && !self.answers_early(page);
         if !owes {
-            for surrender in &mut self.surrenders {
-                surrender.owing.remove(&page);
+            for recall in &mut self.recalls {
+                recall.owing.remove(&page);
             }
         }
     }
@@ -147,27 +148,24 @@ impl Blade {
 
     /// Answers one invalidation to which nothing is owed any more.
     pub(super) fn answer_one(&mut self, now: u64, out: &mut Vec<Action>) -> bool {
-        let Some(at) = self.surrenders.iter().position(|s| s.owing.is_empty()) else {
+        let Some(at) = self.recalls.iter().position(|s| s.owing.is_empty()) else {
             return false;
         };
-        let Surrender {
-            source,
-            scope,
-            toll,
-            ..
-        } = self.surrenders.remove(at);
+        let Recall {
+            cause, scope, cost, ..
+        } = self.recalls.remove(at);
         self.counters.invalidations += 1;
-        self.counters.false_invalidations += u64::from(toll.dropped);
-        out.push(match source {
-            Source::Order(token) => Action::Flushed { token },
-            Source::Directory(seq, invalidation) => Action::Send {
+        self.counters.false_invalidations += u64::from(cost.dropped);
+        out.push(match cause {
+            Cause::Flush(token) => Action::Flushed { token },
+            Cause::Directory(seq, invalidation) => Action::Send(Datagram {
                 envelope: Envelope {
                     qp: self.config.connection.to_qp(),
                     seq,
                     attempt: 0,
                 },
-                message: self.answer(invalidation, toll),
-            },
+                body: self.answer(invalidation, cost),
+            }),
         });
         for page in self.pages_in(&scope) {
             let Some(domain) = self.pages.get(&page).map(|entry| entry.domain) else {
@@ -180,36 +178,36 @@ impl Blade {
         true
     }
 
-    fn answer(&self, invalidation: Invalidation, toll: Toll) -> Outgoing {
+    fn answer(&self, invalidation: Invalidation, cost: Cost) -> Body<PageRequest> {
         let copy = self
             .pages
             .get(&invalidation.page)
             .filter(|entry| entry.page.phase.is_clean_copy());
-        match (invalidation.supply, copy) {
-            (Supply::Forward, Some(entry)) => Outgoing::Forward {
+        match (invalidation.source, copy) {
+            (Source::Forward, Some(entry)) => Body::Forward {
                 invalidation,
-                toll,
-                page: PageRequest {
+                cost,
+                version: entry.page.version,
+                data: PageRequest {
                     page: invalidation.page,
                     domain: entry.domain,
                 },
-                version: entry.page.version,
             },
-            (supply, _) => Outgoing::Answer {
+            (source, _) => Body::Answer {
                 invalidation,
-                toll,
-                fetch: supply != Supply::Grant,
+                cost,
+                fetch: source != Source::Grant,
             },
         }
     }
 
     /// Adds to what the invalidations of a page cost.
-    pub(super) fn toll(&mut self, page: PageRequest, add: impl Fn(&mut Toll, bool)) {
-        for surrender in &mut self.surrenders {
-            if surrender.scope.contains(page.page, page.domain) {
-                let wanted = matches!(surrender.source, Source::Directory(_, invalidation)
+    pub(super) fn cost(&mut self, page: PageRequest, add: impl Fn(&mut Cost, bool)) {
+        for recall in &mut self.recalls {
+            if recall.scope.contains(page.page, page.domain) {
+                let wanted = matches!(recall.cause, Cause::Directory(_, invalidation)
                     if invalidation.page == page.page);
-                add(&mut surrender.toll, wanted);
+                add(&mut recall.cost, wanted);
             }
         }
     }

@@ -1,0 +1,55 @@
+//! Whether a request is well-formed and can be served: what is asked before the directory is.
+
+use super::Passage;
+use crate::{
+    addr::{PAGE_SIZE, Va},
+    id::{BladeId, DomainId},
+    memo::Kept,
+    stop,
+    verdict::Staged,
+    wire::Reth,
+};
+
+/// Where an address is kept: a memory blade that is there, and the offset in its store, in bytes.
+pub(super) struct Place<P> {
+    pub(super) peer: P,
+    pub(super) offset: Va,
+}
+
+/// The page that `reth` names: one whole page of the window.
+#[inline(always)]
+pub(super) fn page(reth: &Reth) -> Staged<Va> {
+    let va = reth.va();
+    let is_whole = reth.len.get() as usize == PAGE_SIZE
+        && va.is_page_aligned()
+        && va.is_in_window(PAGE_SIZE as u64);
+    if is_whole {
+        Ok(va)
+    } else {
+        Err(stop!(Invalid))
+    }
+}
+
+/// Refuses unless processes of the domain run on the blade.
+#[inline(always)]
+pub(super) fn placed<P: Passage>(passage: &P, blade: BladeId, domain: DomainId) -> Staged<()> {
+    if passage.is_placed(domain, blade) {
+        Ok(())
+    } else {
+        Err(stop!(NotPlaced))
+    }
+}
+
+/// Where `va` is kept, if not as `kept` says then as translation does; `None` where no memory blade serves it, or it is
+/// gone.
+#[inline(always)]
+pub(super) fn place<P: Passage>(passage: &P, kept: Option<Kept>, va: Va) -> Option<Place<P::Peer>> {
+    let kept = match kept {
+        Some(kept) => kept,
+        None => passage.translate(va)?,
+    };
+    Some(Place {
+        peer: passage.memory(kept.blade)?,
+        offset: kept.offset,
+    })
+}

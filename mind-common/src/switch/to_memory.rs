@@ -1,0 +1,65 @@
+//! What goes to memory without changing the directory: write-backs and atomic operations. Both are the owner's alone.
+
+use super::{Exit, Left, Passage, admission};
+use crate::{
+    addr::{PAGE_SIZE, Va},
+    directory::machine::{may_operate, may_write_back},
+    id::{BladeId, DomainId},
+    stop,
+    table::MAY_WRITE,
+    verdict::{Staged, Stop, Verdict},
+    wire::{ATOMIC_REQUEST_LEN, AtomicEth, Reth, WRITE_LEN},
+};
+
+/// Bytes of the word that an atomic operation is about.
+const WORD: u64 = 8;
+
+/// The blade behind the port writes a page back. Neither domain nor protection is asked: the page was written while it
+/// was allowed, and must not be lost because it no longer is.
+#[inline(always)]
+pub(super) fn write_back<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left<P::Peer>> {
+    if passage.payload_len() < WRITE_LEN {
+        return Err(stop!(Invalid));
+    }
+    let page = admission::page(&passage.reth())?;
+    let place = admission::place(passage, None, page).ok_or(stop!(NoMemory))?;
+    let number = passage.slot_number(page);
+    let slot = passage.slot(number).ok_or(stop!(NoSlot))?;
+    if !may_write_back(passage.word(slot, page)?, from) {
+        return Err(stop!(NotOwner));
+    }
+    let bth = passage.bth();
+    let reth = Reth::new(place.offset, DomainId(0), PAGE_SIZE as u32);
+    passage.put_reth(bth, reth);
+    Ok((Verdict::WriteBack, Exit::To(place.peer)))
+}
+
+/// The blade behind the port wants an atomic operation carried out.
+#[inline(always)]
+pub(super) fn operate<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left<P::Peer>> {
+    let atomic = passage.atomic();
+    let va = Va(atomic.va.get());
+    // An aligned word crosses no page.
+    if passage.payload_len() < ATOMIC_REQUEST_LEN
+        || !va.0.is_multiple_of(WORD)
+        || !va.is_in_window(WORD)
+    {
+        return Err(stop!(Invalid));
+    }
+    let domain = DomainId(atomic.rkey.get());
+    admission::placed(passage, from, domain)?;
+    let number = passage.slot_number(va);
+    let slot = passage.slot(number);
+    let kept = passage.admit(slot, domain, va, MAY_WRITE)?;
+    let place = admission::place(passage, kept, va).ok_or(stop!(NoMemory))?;
+    let slot = slot.ok_or(stop!(NoSlot))?;
+    may_operate(passage.word(slot, va)?, from).map_err(Stop::directory)?;
+    let bth = passage.bth();
+    let atomic = AtomicEth {
+        va: place.offset.0.into(),
+        rkey: 0.into(),
+        ..atomic
+    };
+    passage.put_atomic(bth, atomic);
+    Ok((Verdict::Operate, Exit::To(place.peer)))
+}
