@@ -42,11 +42,25 @@ struct Built {
     folder: PathBuf,
 }
 
-/// Builds the live tests and says how to run them.
+/// Builds the live tests, optimized, since the guest runs them many times slower than this machine, and says how to run
+/// them.
 pub(crate) fn jobs() -> Result<Vec<Job>> {
     // The daemons, which the tests expect beside them.
-    build(&["build", "--workspace", "--exclude", "mind-ebpf"])?;
-    let built = build(&["test", "--no-run", "--workspace", "--exclude", "mind-ebpf"])?;
+    build(&[
+        "build",
+        "--release",
+        "--workspace",
+        "--exclude",
+        "mind-ebpf",
+    ])?;
+    let built = build(&[
+        "test",
+        "--release",
+        "--no-run",
+        "--workspace",
+        "--exclude",
+        "mind-ebpf",
+    ])?;
     let jobs: Vec<_> = built
         .into_iter()
         .filter(|built| built.kind == "test" && built.name.starts_with(PREFIX))
@@ -67,7 +81,7 @@ pub(crate) fn jobs() -> Result<Vec<Job>> {
 
 /// Builds the program that reports the verifier's figures.
 pub(crate) fn verifier() -> Result<PathBuf> {
-    build(&["build", "--package", VERIFIER])?
+    build(&["build", "--release", "--package", VERIFIER])?
         .into_iter()
         .find(|built| built.kind == "bin" && built.name == VERIFIER)
         .map(|built| built.executable)

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use super::console::{self, Complaint};
 use super::guest::{Report, port, share};
 use super::kernel::Kernel;
+use super::limit::Limit;
 use crate::process;
 
 /// How long a kernel that complained, or a guest that is done, has to stop by itself.
@@ -133,10 +134,10 @@ impl Channel {
 /// Boots `machine` and waits for its end, or for an [`Event::Interrupt`] among `events`.
 pub(crate) fn run(
     machine: &Machine<'_>,
-    timeout: Duration,
+    limit: Limit,
     events: &(Sender<Event>, Receiver<Event>),
 ) -> Result<Run> {
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
     let [console, report, stdout, stderr] = [
         Channel::new()?,
         Channel::new()?,
@@ -179,7 +180,7 @@ pub(crate) fn run(
         }
     };
 
-    let mut watch = Watch::new(deadline);
+    let mut watch = Watch::new(began, limit);
     let mut asked_to_end = false;
     let mut finish = loop {
         let event = receiver.recv_timeout(watch.deadline.saturating_duration_since(Instant::now()));
@@ -332,6 +333,8 @@ fn copy(mut from: UnixStream, mut to: impl io::Write + Send + 'static) -> JoinHa
 
 /// What has been seen of a guest so far.
 struct Watch {
+    began: Instant,
+    limit: Limit,
     deadline: Instant,
     booted: bool,
     started: bool,
@@ -342,9 +345,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(deadline: Instant) -> Self {
+    fn new(began: Instant, limit: Limit) -> Self {
         Self {
-            deadline,
+            began,
+            limit,
+            deadline: began + limit.before_boot(),
             booted: false,
             started: false,
             verified: Vec::new(),
@@ -372,7 +377,12 @@ impl Watch {
     fn on_report(&mut self, report: Report) {
         match report {
             Report::Booted => self.booted = true,
-            Report::Started => self.started = true,
+            Report::Started => {
+                self.started = true;
+                let boot = self.began.elapsed();
+                self.deadline = self.began + self.limit.after_boot(boot);
+                process::step(self.limit.explained(boot));
+            }
             Report::Unready(reason) => self.ended = Some(End::Unready(reason)),
             Report::Verified {
                 program,
@@ -422,7 +432,7 @@ mod tests {
     use super::*;
 
     fn watch() -> Watch {
-        Watch::new(Instant::now())
+        Watch::new(Instant::now(), Limit::FollowsBoot)
     }
 
     #[test]
