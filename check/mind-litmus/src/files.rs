@@ -39,13 +39,25 @@ pub enum FileError {
         path: PathBuf,
     },
     /// The text is no test.
-    #[error("{}:{}:{}: {}", path.display(), source.line, source.column, source.problem)]
+    #[error("{}:{}:{}: {}", path.display(), error.line, error.column, error.problem)]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why; part of the message already.
-        source: ParseError,
+        /// Where and why.
+        error: ParseError,
     },
+}
+
+impl FileError {
+    /// The file or folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Read { path, .. }
+            | Self::Kind { path }
+            | Self::Empty { path }
+            | Self::Parse { path, .. } => path,
+        }
+    }
 }
 
 /// Reads the test in a file.
@@ -74,9 +86,9 @@ pub fn load(path: &Path) -> Result<Test, FileError> {
             path: path.to_owned(),
         });
     }
-    parser::parse_bytes(&bytes).map_err(|source| FileError::Parse {
+    parser::parse_bytes(&bytes).map_err(|error| FileError::Parse {
         path: path.to_owned(),
-        source,
+        error,
     })
 }
 

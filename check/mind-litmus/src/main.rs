@@ -13,10 +13,11 @@ use clap::{Parser, Subcommand, value_parser};
 use mind_litmus::blades::worker;
 use mind_litmus::cycle::Cycle;
 use mind_litmus::family::{self, Size};
+use mind_litmus::files::{self, FileError};
 use mind_litmus::machine::Model;
 use mind_litmus::oracle::Allowed;
 use mind_litmus::test::Test;
-use mind_litmus::{files, report, tables};
+use mind_litmus::{report, tables};
 use serde_json::{Value, json};
 
 /// Litmus tests of x86-TSO: runs them on the blades of a testbed, reads them, makes them from cycles,
@@ -38,7 +39,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Run tests on the blades of the testbed that `netns-setup up` has made, as is done without a
-    /// verb; fails if an outcome is forbidden.
+    /// verb; fails if an outcome is forbidden, or if a test could not be run.
     Run(run::Args),
     /// List tests, how many outcomes x86-TSO and sequential consistency allow, and whether these
     /// make the test's condition true.
@@ -115,7 +116,7 @@ fn answer_json(value: &Value) -> Result<()> {
 fn load(paths: &[PathBuf]) -> (Vec<Test>, usize) {
     let mut tests = Vec::new();
     let mut wrong = 0;
-    let complain = |error: files::FileError| {
+    let complain = |error: FileError| {
         eprintln!("mind-litmus: {:#}", anyhow::Error::from(error));
         1
     };
@@ -159,7 +160,7 @@ fn list(paths: &[PathBuf], json: bool) -> Result<()> {
 }
 
 fn show(what: &str, json: bool) -> Result<()> {
-    let tests = tests(what)?;
+    let tests: Vec<_> = tests(what)?.into_iter().collect::<Result<_, _>>()?;
     let mut values = Vec::new();
     for (number, test) in tests.iter().enumerate() {
         let allowed = Allowed::of(test)?;
@@ -180,14 +181,14 @@ fn show(what: &str, json: bool) -> Result<()> {
     }
 }
 
-/// The tests that an argument of `show` or `run` means.
-fn tests(what: &str) -> Result<Vec<Test>> {
+/// The tests that an argument of `show` or `run` means, or why a file of several has none.
+fn tests(what: &str) -> Result<Vec<Result<Test, FileError>>> {
     let reason = match what.parse::<Cycle>() {
-        Ok(cycle) => return Ok(vec![family::test(&cycle)?]),
+        Ok(cycle) => return Ok(vec![Ok(family::test(&cycle)?)]),
         Err(reason) => reason,
     };
     if let Some(cycle) = family::named(what) {
-        return Ok(vec![family::test(&cycle)?]);
+        return Ok(vec![Ok(family::test(&cycle)?)]);
     }
     let path = Path::new(what);
     if !path.exists() {
@@ -196,8 +197,7 @@ fn tests(what: &str) -> Result<Vec<Test>> {
         );
     }
     let files = files::find(path)?.into_iter();
-    let tests = files.map(|file| files::load(&file));
-    Ok(tests.collect::<Result<_, _>>()?)
+    Ok(files.map(|file| files::load(&file)).collect())
 }
 
 /// A test and its outcomes.

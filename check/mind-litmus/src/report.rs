@@ -13,7 +13,7 @@ use crate::{
 
 /// The exit code if all outcomes were allowed.
 pub const RIGHT: u8 = 0;
-/// The exit code if an outcome was forbidden, or there was none at all.
+/// The exit code if an outcome was forbidden, there was none at all, or a test could not be run.
 pub const WRONG: u8 = 1;
 
 /// An outcome and what is to be said about it.
@@ -101,21 +101,48 @@ impl Judged {
     }
 }
 
-/// All that was run.
+/// A test that could not be run, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotRun {
+    /// The test's name; of a file that has no test in it, its path.
+    pub name: String,
+    /// Where it could not be run; none if that is so wherever it was to be.
+    pub setting: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+impl NotRun {
+    /// What is wrong with it.
+    pub fn fault(&self) -> String {
+        let Self { name, reason, .. } = self;
+        match &self.setting {
+            Some(setting) => format!("`{name}` ({setting}) could not be run: {reason}"),
+            None => format!("`{name}` could not be run: {reason}"),
+        }
+    }
+}
+
+/// All that was run, or should have been.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Tests in their settings.
     pub tests: Vec<Judged>,
+    /// Tests that could not be run.
+    pub not_run: Vec<NotRun>,
 }
 
 impl Report {
     /// What is wrong, one sentence for each test.
     pub fn faults(&self) -> Vec<String> {
-        self.tests.iter().filter_map(Judged::fault).collect()
+        let judged = self.tests.iter().filter_map(Judged::fault);
+        judged
+            .chain(self.not_run.iter().map(NotRun::fault))
+            .collect()
     }
 
-    /// [`RIGHT`] if each test has outcomes, and allowed ones only; else, and if there is no test,
-    /// [`WRONG`].
+    /// [`RIGHT`] if each test has outcomes, and allowed ones only; else, and if there is no test or
+    /// one could not be run, [`WRONG`].
     pub fn exit_code(&self) -> u8 {
         match self.tests.is_empty() || !self.faults().is_empty() {
             true => WRONG,

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{ValueEnum, value_parser};
 use mind_litmus::blades::layout::Layout;
-use mind_litmus::report::{Report, WRONG};
-use mind_litmus::{blades, simulated, tables};
+use mind_litmus::report::{NotRun, Report, WRONG};
+use mind_litmus::{blades, runner, simulated, tables};
 use mind_sim::Flaw;
 use mind_workers::{Interrupt, Interrupted};
 use serde_json::json;
@@ -92,7 +92,7 @@ impl Choice {
     }
 }
 
-/// Runs tests; the exit code is 0 if all that was seen is allowed, 1 if not or if tests could not be
+/// Runs tests; the exit code is 0 if all that was seen is allowed, 1 if not or if a test could not be
 /// run, 130 after Ctrl-C.
 pub(crate) fn main(args: &Args) -> ExitCode {
     let interrupt = match Interrupt::with_signals().context("cannot take Ctrl-C") {
@@ -119,12 +119,24 @@ const _: () = assert!(WRONG == 1, "as for what cannot be run");
 
 fn report(args: &Args, interrupt: &Interrupt) -> Result<Report> {
     let mut all = Vec::new();
+    let mut unread = Vec::new();
     for what in &args.what {
-        all.extend(tests(what)?);
+        for test in tests(what)? {
+            match test {
+                Ok(test) => all.push(test),
+                Err(error) => unread.push(NotRun {
+                    name: error.path().display().to_string(),
+                    setting: None,
+                    reason: runner::text(&error),
+                }),
+            }
+        }
     }
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let (iterations, layouts) = (args.iterations, args.layout.layouts());
-    let report = if args.sim {
+    let mut report = if all.is_empty() {
+        Report::default()
+    } else if args.sim {
         let options = simulated::run::Options {
             iterations,
             layouts,
@@ -141,8 +153,10 @@ fn report(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         };
         blades::run::run(&all, &options, interrupt)?
     };
+    report.not_run.extend(unread);
     if args.json {
-        answer_json(&json!({ "seed": seed, "tests": report.tests }))?;
+        let Report { tests, not_run } = &report;
+        answer_json(&json!({ "seed": seed, "tests": tests, "not_run": not_run }))?;
     } else {
         answer(&tables::report(&report))?;
     }

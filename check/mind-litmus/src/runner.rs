@@ -5,26 +5,61 @@ use std::error::Error;
 
 use crate::{
     histogram::Histogram,
-    oracle::{Allowed, TooLarge},
-    report::{Judged, Report},
+    oracle::Allowed,
+    report::{Judged, NotRun, Report},
     test::Test,
 };
+
+/// An error of whatever kind.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why a runner has no outcomes of a test.
+#[derive(Debug)]
+pub enum Unable {
+    /// This test cannot be run, or not to its end. Others can.
+    Test(Cause),
+    /// Nothing can be run any more.
+    Runner(Cause),
+}
+
+/// An error of which nothing else is said ends the run. (This is why [`Unable`] is no [`Error`].)
+impl<E: Error + Send + Sync + 'static> From<E> for Unable {
+    fn from(error: E) -> Self {
+        Self::Runner(error.into())
+    }
+}
 
 /// Something that runs tests, in one setting: on these blades, with variables laid out like that.
 pub trait Runner {
     /// What the report calls it, such as `blades, a page for each variable`.
     fn setting(&self) -> String;
 
-    /// Runs `copies` copies of `test`, each from the test's initial state, and counts their outcomes.
-    /// Copies may run at the same time and in any order, but share no memory.
+    /// Says whether `test` can be run, before anything is done for it.
+    ///
+    /// # Errors
+    ///
+    /// If it is known that it cannot.
+    fn check(&self, test: &Test) -> Result<(), Unable>;
+
+    /// Runs `copies` copies of `test`, each from the test's initial state, and counts their outcomes. Copies may run at
+    /// the same time and in any order, but share no memory.
     ///
     /// # Errors
     ///
     /// If not all copies could be run to their end; an outcome that should not be is no error.
-    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Box<dyn Error + Send + Sync>>;
+    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable>;
 }
 
-/// Why tests were not run and judged.
+/// What a run is done with.
+#[derive(Clone, Copy, Debug)]
+pub enum Done<'a> {
+    /// A test in one setting.
+    Judged(&'a Judged),
+    /// A test that could not be run, in one setting or in all.
+    NotRun(&'a NotRun),
+}
+
+/// Why a run ended before all tests were done.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The runner failed.
@@ -35,7 +70,7 @@ pub enum RunError {
         /// What runs it.
         setting: String,
         /// Why.
-        source: Box<dyn Error + Send + Sync>,
+        source: Cause,
     },
     /// Outcomes are missing, or there are too many.
     #[error(
@@ -51,35 +86,73 @@ pub enum RunError {
         /// How many outcomes there are.
         counted: u64,
     },
-    /// The oracle does not know.
-    #[error(transparent)]
-    TooLarge(#[from] TooLarge),
 }
 
-/// Runs `copies` copies of each test with each runner, and judges what was seen. `done` is called
-/// after each test and runner.
+/// Runs `copies` copies of each test with each runner, and judges what was seen. A test that cannot
+/// be run is in the report with the reason, and the others go on. `done` is called after each test
+/// and runner.
 ///
 /// # Errors
 ///
-/// If a test could not be run or judged. Forbidden outcomes are in the report, and no error.
+/// If nothing can be run any more. Forbidden outcomes are in the report, and no error.
 pub fn run(
     tests: &[Test],
     runners: &mut [Box<dyn Runner>],
     copies: u64,
-    mut done: impl FnMut(&Judged),
+    done: impl FnMut(Done<'_>),
 ) -> Result<Report, RunError> {
-    let mut report = Report::default();
+    let report = Report::default();
+    let mut run = Run { report, done };
     for test in tests {
-        let allowed = Allowed::of(test)?;
-        for runner in runners.iter_mut() {
+        run.test(test, runners, copies)?;
+    }
+    Ok(run.report)
+}
+
+/// A run that goes on.
+struct Run<F> {
+    report: Report,
+    done: F,
+}
+
+impl<F: FnMut(Done<'_>)> Run<F> {
+    fn test(
+        &mut self,
+        test: &Test,
+        runners: &mut [Box<dyn Runner>],
+        copies: u64,
+    ) -> Result<(), RunError> {
+        let checks: Vec<_> = runners
+            .iter()
+            .map(|runner| refusal(test, runner.as_ref(), runner.check(test)))
+            .collect::<Result<_, _>>()?;
+        if let Some(reason) = common(&checks) {
+            self.not_run(test, None, reason);
+            return Ok(());
+        }
+        let allowed = match Allowed::of(test) {
+            Ok(allowed) => allowed,
+            Err(error) => {
+                self.not_run(test, None, &error.to_string());
+                return Ok(());
+            }
+        };
+        for (runner, check) in runners.iter_mut().zip(checks) {
             let setting = runner.setting();
-            let histogram = runner
-                .run(test, copies)
-                .map_err(|source| RunError::Runner {
-                    test: test.name().to_owned(),
-                    setting: setting.clone(),
-                    source,
-                })?;
+            let ran = match check {
+                Ok(()) => {
+                    let ran = runner.run(test, copies);
+                    refusal(test, runner.as_ref(), ran)?
+                }
+                Err(reason) => Err(reason),
+            };
+            let histogram = match ran {
+                Ok(histogram) => histogram,
+                Err(reason) => {
+                    self.not_run(test, Some(setting), &reason);
+                    continue;
+                }
+            };
             let counted = histogram.copies();
             if counted != copies {
                 return Err(RunError::Copies {
@@ -90,9 +163,56 @@ pub fn run(
                 });
             }
             let judged = Judged::new(test, &allowed, &setting, &histogram);
-            done(&judged);
-            report.tests.push(judged);
+            (self.done)(Done::Judged(&judged));
+            self.report.tests.push(judged);
         }
+        Ok(())
     }
-    Ok(report)
+
+    fn not_run(&mut self, test: &Test, setting: Option<String>, reason: &str) {
+        let not_run = NotRun {
+            name: test.name().to_owned(),
+            setting,
+            reason: reason.to_owned(),
+        };
+        (self.done)(Done::NotRun(&not_run));
+        self.report.not_run.push(not_run);
+    }
+}
+
+/// What a runner said: what it should, or why the test cannot be run.
+fn refusal<T>(
+    test: &Test,
+    runner: &dyn Runner,
+    said: Result<T, Unable>,
+) -> Result<Result<T, String>, RunError> {
+    match said {
+        Ok(said) => Ok(Ok(said)),
+        Err(Unable::Test(cause)) => Ok(Err(text(cause.as_ref()))),
+        Err(Unable::Runner(source)) => Err(RunError::Runner {
+            test: test.name().to_owned(),
+            setting: runner.setting(),
+            source,
+        }),
+    }
+}
+
+/// The reason why none of several runners can run a test, if all have the same.
+fn common(checks: &[Result<(), String>]) -> Option<&String> {
+    let (first, others) = checks.split_first()?;
+    let reason = first.as_ref().err()?;
+    let is_common = !others.is_empty() && others.iter().all(|other| other == first);
+    is_common.then_some(reason)
+}
+
+/// An error and what is behind it, in a line.
+pub fn text(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }

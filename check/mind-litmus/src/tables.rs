@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::{
     machine::Model,
     oracle::{Allowed, Judgement},
-    report::{Judged, Report},
+    report::{Judged, NotRun, Report},
     test::Test,
 };
 
@@ -112,6 +112,19 @@ pub fn judged(judged: &Judged) -> String {
     text
 }
 
+/// A test that could not be run, and why.
+pub fn not_run(not_run: &NotRun) -> String {
+    let NotRun {
+        name,
+        setting,
+        reason,
+    } = not_run;
+    match setting {
+        Some(setting) => format!("{name} ({setting}): NOT RUN: {reason}\n"),
+        None => format!("{name}: NOT RUN: {reason}\n"),
+    }
+}
+
 /// A whole report, with a last line that says how it ended.
 pub fn report(report: &Report) -> String {
     let mut text = String::new();
@@ -119,13 +132,21 @@ pub fn report(report: &Report) -> String {
         text.push_str(&judged(test));
         text.push('\n');
     }
+    for test in &report.not_run {
+        text.push_str(&not_run(test));
+        text.push('\n');
+    }
     let copies: u64 = report.tests.iter().map(|test| test.copies).sum();
     let forbidden: u64 = report.tests.iter().map(Judged::forbidden).sum();
-    let wrong = report.faults().len();
-    let _ = writeln!(
+    let wrong = report.tests.iter().filter_map(Judged::fault).count();
+    let _ = write!(
         text,
         "{} tests, {copies} copies: {wrong} wrong, {forbidden} forbidden outcomes",
         report.tests.len()
     );
+    if !report.not_run.is_empty() {
+        let _ = write!(text, ", {} not run", report.not_run.len());
+    }
+    text.push('\n');
     text
 }

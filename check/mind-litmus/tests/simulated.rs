@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use mind_litmus::blades::layout::Layout;
-use mind_litmus::report::{Judged, Report};
+use mind_litmus::report::{Judged, Report, WRONG};
 use mind_litmus::runner::{self, RunError, Runner};
 use mind_litmus::simulated::simulator::Simulator;
 use mind_litmus::test::Test;
@@ -143,24 +143,53 @@ fn what_is_seen_depends_on_the_seed_and_on_nothing_else() {
     assert_ne!(once, seen(2, 1));
 }
 
+/// The test that asks for `edge` between each of so many threads and the next one, round and round.
+fn ring(edge: &str, threads: usize) -> Test {
+    let cycle = vec![edge; threads].join(" ").parse().unwrap();
+    family::test(&cycle).unwrap()
+}
+
 #[test]
-fn what_does_not_fit_into_a_simulated_page_is_named() {
-    let cycle = "PodWR Fre PodWR Fre PodWR Fre PodWR Fre PodWR Fre"
-        .parse()
-        .unwrap();
-    let test = family::test(&cycle).unwrap();
-    let mut runner = simulator(Layout::OnePage, None, 1);
-    let error = runner.run(&test, 1).unwrap_err().to_string();
-    assert!(
-        error.contains("5 variables") && error.ends_with("room for 4"),
-        "{error}"
+fn tests_of_five_and_six_variables_run_in_every_layout() {
+    let tests = [
+        ring("PodWR Fre", 5),
+        ring("PodWW Coe", 5),
+        ring("PodRW Rfe", 6),
+        ring("MFencedWR Fre", 6),
+    ];
+    let report = report(&tests, 50, None);
+    assert_eq!(report.not_run, []);
+    assert_eq!(report.tests.len(), 3 * tests.len());
+    assert_eq!(report.faults(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_test_that_does_not_fit_is_named_and_the_others_are_run() {
+    let variables = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+    let stores = variables.map(|name| format!(" movq $1,({name}) ;\n"));
+    let all = variables.map(|name| format!("{name}=1"));
+    let wide = format!(
+        "X86_64 wide\n{{\n}}\n P0 ;\n{}exists ({})\n",
+        stores.concat(),
+        all.join(" /\\ ")
     );
-    for layout in [Layout::OwnPage, Layout::OneRegion] {
-        assert_eq!(
-            simulator(layout, None, 1).run(&test, 7).unwrap().copies(),
-            7
-        );
-    }
+    let wide = parser::parse_bytes(wide.as_bytes()).unwrap();
+    let report = report(&[wide, named("SB")], 10, None);
+    let [not_run] = &report.not_run[..] else {
+        panic!("one layout of one test cannot be run: {:?}", report.not_run);
+    };
+    let reason = "9 variables";
+    assert_eq!(not_run.name, "wide");
+    assert!(not_run.reason.contains(reason), "{}", not_run.fault());
+    assert_eq!(
+        report
+            .tests
+            .iter()
+            .filter(|judged| judged.name == "SB")
+            .count(),
+        3
+    );
+    assert_eq!(report.exit_code(), WRONG);
 }
 
 #[test]

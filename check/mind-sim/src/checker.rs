@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mind_common::addr::Va;
 
-use crate::plan::{Image, Place};
+use crate::plan::{Image, Place, text::words};
 
 /// What a page must be.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,11 @@ pub enum Wrong {
         stored: u64,
     },
     /// A page that came is not the latest.
-    #[error("{page} comes as {found:?}; it must be {expected:?}")]
+    #[error(
+        "{page} comes as {:?}; it must be {:?}",
+        words(found),
+        expected.iter().map(words).collect::<Vec<_>>()
+    )]
     Page {
         /// Which page.
         page: Va,
@@ -173,7 +177,8 @@ mod tests {
     const PAGE: Va = Va(0x1000);
 
     fn written(checker: &mut Checker, value: u64) -> Image {
-        let image = [value, 0, 0, 0];
+        let mut image = Image::default();
+        image[0] = value;
         checker.stored(PAGE, image);
         image
     }

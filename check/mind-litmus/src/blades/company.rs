@@ -18,7 +18,11 @@ use super::job::{Answer, Job, JobError, Seen};
 use super::layout::{ARENA_BYTES, Layout, TooManyVariables};
 use super::meeting::{Seat, Shared};
 use super::worker::{PATIENCE, VERB};
-use crate::{histogram::Histogram, runner::Runner, test::Test};
+use crate::{
+    histogram::Histogram,
+    runner::{Runner, Unable},
+    test::Test,
+};
 
 /// Added to the workers' own patience, so that they can say whom they wait for.
 const AFTER_PATIENCE: Duration = Duration::from_secs(10);
@@ -50,6 +54,34 @@ impl Stage<'_> {
             Self::Machine(count) => (0..count).map(|number| format!("p{number}")).collect(),
         }
     }
+}
+
+/// A test that needs more blades than there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the test `{test}` has {threads} threads, each for another compute blade; the testbed has \
+     {blades}: `netns-setup down` and `netns-setup up --compute {threads}` make one that has enough"
+)]
+pub struct TooFewBlades {
+    /// Its name.
+    pub test: String,
+    /// How many it has.
+    pub threads: usize,
+    /// How many there are.
+    pub blades: usize,
+}
+
+/// Whether there is a blade for each thread.
+fn enough(test: &Test, blades: usize) -> Result<(), TooFewBlades> {
+    let threads = test.threads().len();
+    if threads <= blades {
+        return Ok(());
+    }
+    Err(TooFewBlades {
+        test: test.name().to_owned(),
+        threads,
+        blades,
+    })
 }
 
 /// Why a batch was not played.
@@ -121,6 +153,7 @@ pub struct Company {
     names: Vec<String>,
     members: Vec<Member>,
     happenings: Receiver<Happening>,
+    interrupt: Interrupt,
     random: Rng,
     /// The last step to which players have come.
     step: u64,
@@ -158,6 +191,7 @@ impl Company {
             stage: stage.name(),
             members: Vec::new(),
             happenings,
+            interrupt: interrupt.clone(),
             random: Rng::with_seed(seed),
             step: 0,
             names,
@@ -191,6 +225,15 @@ impl Company {
             }
         }
         Ok(company)
+    }
+
+    /// Says whether there are players and room for a test.
+    fn check(&self, test: &Test, layout: Layout) -> Result<(), Unable> {
+        self.interrupt.check()?;
+        enough(test, self.names.len()).map_err(|error| Unable::Test(error.into()))?;
+        let copies = layout.copies(test.name(), test.memory().len());
+        copies.map_err(|error| Unable::Test(error.into()))?;
+        Ok(())
     }
 
     /// Runs copies of a test, batch by batch.
@@ -322,8 +365,30 @@ impl Runner for Blades {
         format!("{}, {}", self.stage, self.layout)
     }
 
-    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Box<dyn Error + Send + Sync>> {
+    fn check(&self, test: &Test) -> Result<(), Unable> {
+        self.company.borrow().check(test, self.layout)
+    }
+
+    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable> {
         let mut company = self.company.borrow_mut();
         Ok(company.run(test, self.layout, copies)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family;
+
+    #[test]
+    fn a_test_with_too_many_threads_is_named() {
+        let named = |name: &str| family::test(&family::named(name).unwrap()).unwrap();
+        assert_eq!(enough(&named("IRIW"), 4), Ok(()));
+        assert_eq!(enough(&named("SB"), 2), Ok(()));
+        let error = enough(&named("IRIW"), 2).unwrap_err().to_string();
+        assert!(
+            error.contains("`IRIW` has 4 threads") && error.contains("up --compute 4`"),
+            "{error}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::report::Judged;
+use crate::runner::Done;
 
 /// Between two plain lines.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -19,6 +19,7 @@ pub fn step(text: impl fmt::Display) {
 /// Tests in their settings.
 #[derive(Debug)]
 pub struct Progress {
+    settings: usize,
     total: usize,
     done: usize,
     said: Instant,
@@ -27,8 +28,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So many of them.
-    pub fn new(total: usize) -> Self {
+    /// So many tests in so many settings each.
+    pub fn new(tests: usize, settings: usize) -> Self {
+        let total = tests * settings;
         let bar = stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(total as u64);
             let template =
@@ -40,6 +42,7 @@ impl Progress {
             bar
         });
         Self {
+            settings,
             total,
             done: 0,
             said: Instant::now(),
@@ -47,10 +50,20 @@ impl Progress {
         }
     }
 
-    /// One is done. What is wrong with it is said at once: the report may be long in coming.
-    pub fn done(&mut self, judged: &Judged) {
-        self.done += 1;
-        if let Some(fault) = judged.fault() {
+    /// One is done, or could not be run. What is wrong with it is said at once: the report may be
+    /// long in coming.
+    pub fn done(&mut self, done: Done<'_>) {
+        let (name, fault) = match done {
+            Done::Judged(judged) => (&judged.name, judged.fault()),
+            Done::NotRun(test) => (&test.name, Some(test.fault())),
+        };
+        let (setting, count) = match done {
+            Done::Judged(judged) => (Some(&judged.setting), 1),
+            Done::NotRun(test) if test.setting.is_some() => (test.setting.as_ref(), 1),
+            Done::NotRun(_) => (None, self.settings),
+        };
+        self.done += count;
+        if let Some(fault) = fault {
             let text = format_args!("ERROR: {fault}");
             match &self.bar {
                 Some(bar) => bar.suspend(|| step(text)),
@@ -59,12 +72,12 @@ impl Progress {
         }
         match &self.bar {
             Some(bar) => {
-                bar.set_message(judged.name.clone());
-                bar.inc(1);
+                bar.set_message(name.clone());
+                bar.inc(count as u64);
             }
             None if self.done == self.total || self.said.elapsed() >= PAUSE => {
                 self.said = Instant::now();
-                step(line(self.done, self.total, judged));
+                step(line(self.done, self.total, name, setting));
             }
             None => {}
         }
@@ -80,24 +93,38 @@ impl Drop for Progress {
     }
 }
 
-fn line(done: usize, total: usize, judged: &Judged) -> String {
-    let Judged { name, setting, .. } = judged;
-    format!("{done} of {total}: {name} ({setting})")
+fn line(done: usize, total: usize, name: &str, setting: Option<&String>) -> String {
+    match setting {
+        Some(setting) => format!("{done} of {total}: {name} ({setting})"),
+        None => format!("{done} of {total}: {name}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::NotRun;
 
     #[test]
     fn a_plain_line_says_where_the_run_is() {
-        let judged = Judged {
+        let setting = "blades, own-page".to_owned();
+        let text = line(3, 30, "SB", Some(&setting));
+        assert_eq!(text, "3 of 30: SB (blades, own-page)");
+        assert_eq!(line(6, 30, "SB", None), "6 of 30: SB");
+    }
+
+    #[test]
+    fn a_test_that_could_not_be_run_anywhere_counts_for_all_its_settings() {
+        let mut progress = Progress::new(2, 3);
+        let mut test = NotRun {
             name: "SB".to_owned(),
-            setting: "blades, own-page".to_owned(),
-            copies: 1,
-            observed: Vec::new(),
-            outcomes: Vec::new(),
+            setting: Some("blades, own-page".to_owned()),
+            reason: "it is said so".to_owned(),
         };
-        assert_eq!(line(3, 30, &judged), "3 of 30: SB (blades, own-page)");
+        progress.done(Done::NotRun(&test));
+        assert_eq!(progress.done, 1);
+        test.setting = None;
+        progress.done(Done::NotRun(&test));
+        assert_eq!(progress.done, 4);
     }
 }

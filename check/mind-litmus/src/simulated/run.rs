@@ -7,14 +7,12 @@ use anyhow::{Context as _, Result};
 use mind_sim::Flaw;
 use mind_workers::Interrupt;
 
-use super::cast;
 use super::simulator::Simulator;
 use crate::{
     blades::{
         layout::Layout,
         progress::{Progress, step},
     },
-    oracle::Allowed,
     report::Report,
     runner::{self, Runner},
     test::Test,
@@ -37,15 +35,9 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// Whatever kept tests from being run. Forbidden outcomes are in the report.
+/// Whatever kept all tests from being run. Forbidden outcomes, and tests that could not be run, are in
+/// the report.
 pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<Report> {
-    for test in tests {
-        interrupt.check()?;
-        for layout in &options.layouts {
-            cast::check(test, *layout)?;
-        }
-        Allowed::of(test)?;
-    }
     let workers = thread::available_parallelism().context("cannot count processors")?;
     let Options {
         iterations,
@@ -61,9 +53,9 @@ pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<R
     ));
     let runner = |layout: &Layout| runner_of(*layout, *seed, workers, *flaw, interrupt);
     let mut runners: Vec<_> = layouts.iter().map(runner).collect();
-    let mut progress = Progress::new(tests.len() * runners.len());
-    let report = runner::run(tests, &mut runners, *iterations, |judged| {
-        progress.done(judged);
+    let mut progress = Progress::new(tests.len(), runners.len());
+    let report = runner::run(tests, &mut runners, *iterations, |done| {
+        progress.done(done);
     })?;
     Ok(report)
 }

@@ -1,7 +1,6 @@
 //! The runner: copies in batches, batches on all processors. What is seen depends on the seed, and not
 //! on how many processors there are.
 
-use std::error::Error;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +11,12 @@ use mind_workers::Interrupt;
 
 use super::batch::{BatchError, Setting};
 use super::cast;
-use crate::{blades::layout::Layout, histogram::Histogram, runner::Runner, test::Test};
+use crate::{
+    blades::layout::Layout,
+    histogram::Histogram,
+    runner::{Runner, Unable},
+    test::Test,
+};
 
 /// Copies of a batch.
 const BATCH: u64 = 50;
@@ -47,8 +51,13 @@ impl Runner for Simulator {
         format!("simulator, {}", self.layout)
     }
 
-    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Box<dyn Error + Send + Sync>> {
-        cast::check(test, self.layout)?;
+    fn check(&self, test: &Test) -> Result<(), Unable> {
+        self.interrupt.check()?;
+        cast::check(test, self.layout).map_err(|error| Unable::Test(error.into()))
+    }
+
+    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable> {
+        self.check(test)?;
         let setting = Setting {
             test,
             layout: self.layout,
@@ -91,7 +100,8 @@ impl Runner for Simulator {
         let (histogram, failed) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         match failed {
             None => Ok(histogram),
-            Some((_, error)) => Err(error.into()),
+            // Each batch is a run of its own, which has no part in those of other tests.
+            Some((_, error)) => Err(Unable::Test(error.into())),
         }
     }
 }

@@ -11,7 +11,10 @@ use mind_machines::{
     datagram::{Body, Datagram},
 };
 
-use crate::{plan::Image, trace::Cache};
+use crate::{
+    plan::{Image, text::words},
+    trace::Cache,
+};
 
 /// How many copies arrive, unless it is one.
 pub(super) fn copies(count: usize) -> String {
@@ -74,8 +77,8 @@ pub(super) fn packet(packet: &Datagram<Image>) -> String {
             };
             format!("{name}{again}")
         }
-        Body::Write { version, data, .. } => format!("WRITE v{version} {data:?}"),
-        Body::ReadResponse { version, data } => format!("PAGE v{version} {data:?}"),
+        Body::Write { version, data, .. } => format!("WRITE v{version} {:?}", words(data)),
+        Body::ReadResponse { version, data } => format!("PAGE v{version} {:?}", words(data)),
         Body::Acknowledge { syndrome, .. } => match syndrome {
             Syndrome::Ack => "ACK".to_owned(),
             Syndrome::Refused(refusal) => format!("REFUSED {refusal:?}"),
@@ -103,7 +106,7 @@ pub(super) fn packet(packet: &Datagram<Image>) -> String {
             version,
             data,
             ..
-        } => format!("FORWARD {} v{version} {data:?}", invalidation(it)),
+        } => format!("FORWARD {} v{version} {:?}", invalidation(it), words(data)),
         Body::FanOut {
             invalidation: it,
             pending,

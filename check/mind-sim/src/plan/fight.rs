@@ -11,7 +11,7 @@ use mind_common::{
 use mind_machines::Node;
 
 use super::{
-    Area, Change, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program, WORDS,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program,
     Weather, blade, dice, general,
 };
 
@@ -184,7 +184,7 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
             let ops = (0..length).map(|op| {
                 let place = Place {
                     page: page(random, region),
-                    word: random.usize(0..WORDS),
+                    word: random.usize(0..DRAWN_WORDS),
                 };
                 match random.u8(0..100) {
                     // It reads for so long that the others are through.

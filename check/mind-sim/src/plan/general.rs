@@ -7,8 +7,8 @@ use mind_common::{
 use mind_machines::Node;
 
 use super::{
-    Area, Change, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program, QUICK, WORDS,
-    Weather, blade, dice,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program,
+    QUICK, Weather, blade, dice,
 };
 
 /// The run that a seed stands for.
@@ -133,7 +133,7 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
                 let area = own[random.usize(0..own.len())];
                 let place = Place {
                     page: pick(random, area, hot),
-                    word: random.usize(0..WORDS),
+                    word: random.usize(0..DRAWN_WORDS),
                 };
                 let foreign = &areas[random.usize(0..areas.len())];
                 match random.u16(0..120) {

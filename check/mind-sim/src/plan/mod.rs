@@ -10,7 +10,7 @@
 mod fight;
 mod general;
 mod scene;
-mod text;
+pub(crate) mod text;
 
 use mind_common::{
     addr::{Region, Va},
@@ -23,8 +23,14 @@ use crate::{
     flaw::Flaw,
 };
 
-/// Words of a page that somebody looks at; they stand for all 512.
-pub const WORDS: usize = 4;
+/// Words of a page that somebody looks at; they stand for all 512. A litmus test has as many variables
+/// on a page at most.
+pub const WORDS: usize = 8;
+
+/// Those of them that the plans of seeds use, the first ones: few, so that threads meet at the same one.
+pub(crate) const DRAWN_WORDS: usize = 4;
+
+const _: () = assert!(DRAWN_WORDS <= WORDS);
 
 /// What is in a page.
 pub type Image = [u64; WORDS];

@@ -2,7 +2,15 @@
 
 use std::fmt;
 
-use super::{Area, Change, Disturbance, Mapping, Op, Place, Plan};
+use super::{Area, Change, DRAWN_WORDS, Disturbance, Image, Mapping, Op, Place, Plan};
+
+/// The words of a page that people read: those that plans use, and what is behind them up to the last
+/// that is not zero.
+pub(crate) fn words(image: &Image) -> &[u64] {
+    let used = image.iter().rposition(|word| *word != 0);
+    let count = used.map_or(0, |last| last + 1);
+    &image[..count.max(DRAWN_WORDS)]
+}
 
 /// Nanoseconds as microseconds.
 struct Micros(u64);
@@ -152,5 +160,20 @@ impl fmt::Display for Plan {
             Some(flaw) => writeln!(f, "broken: {flaw:?}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_nobody_uses_are_not_shown() {
+        let mut image = Image::default();
+        assert_eq!(words(&image), [0; DRAWN_WORDS]);
+        image[1] = 7;
+        assert_eq!(words(&image), [0, 7, 0, 0]);
+        image[5] = 9;
+        assert_eq!(words(&image), [0, 7, 0, 0, 0, 9]);
     }
 }

@@ -6,7 +6,9 @@ use mind_common::addr::{PAGE_SHIFT, Region, Va};
 use mind_machines::Node;
 
 use super::{DOMAIN, LEAVERS, MICROSECOND};
-use crate::plan::{Change, Disturbance, MILLISECOND, Mapping, Op, Place, Program, WORDS, blade};
+use crate::plan::{
+    Change, DRAWN_WORDS, Disturbance, MILLISECOND, Mapping, Op, Place, Program, blade,
+};
 
 /// What threads do and what is done to them, as it is written down.
 pub(super) struct Script {
@@ -24,7 +26,7 @@ impl Script {
     fn place(&mut self, page: u64) -> Place {
         Place {
             page: self.page(page),
-            word: self.random.usize(0..WORDS),
+            word: self.random.usize(0..DRAWN_WORDS),
         }
     }
 
