@@ -14,7 +14,7 @@ use mind_litmus::family::{self, Size};
 use mind_litmus::histogram::Histogram;
 use mind_litmus::oracle::Judgement;
 use mind_litmus::report::{RIGHT, Report, WRONG};
-use mind_litmus::runner::{self, Runner};
+use mind_litmus::runner::{self, Runner, Unable};
 use mind_litmus::tables;
 use mind_litmus::test::{Fence, Test, Width};
 
@@ -57,7 +57,7 @@ impl<A: Accesses> Runner for Threads<A> {
         format!("threads, {}", self.layout)
     }
 
-    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Box<dyn Error + Send + Sync>> {
+    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable> {
         let job = Job {
             test: test.to_string(),
             layout: self.layout,

@@ -8,7 +8,7 @@ use mind_litmus::histogram::Histogram;
 use mind_litmus::machine::{Machine, Model};
 use mind_litmus::oracle::{Allowed, Judgement};
 use mind_litmus::report::{Judged, RIGHT, Report, WRONG};
-use mind_litmus::runner::{self, RunError, Runner};
+use mind_litmus::runner::{self, RunError, Runner, Unable};
 use mind_litmus::tables;
 use mind_litmus::test::{Observable, Outcome, Test};
 
@@ -38,6 +38,7 @@ fn judged(name: &str, seen: &[([u64; 2], u64)]) -> Judged {
 fn report(tests: impl Into<Vec<Judged>>) -> Report {
     Report {
         tests: tests.into(),
+        not_run: Vec::new(),
     }
 }
 
@@ -171,9 +172,9 @@ impl Runner for Walk {
         format!("random walk, {:?}", self.model)
     }
 
-    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Box<dyn Error + Send + Sync>> {
+    fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable> {
         if test.threads().len() > 2 {
-            return Err("more than two threads".into());
+            return Err(Unable::Test("more than two threads".into()));
         }
         let machine = Machine::new(test, self.model);
         let mut following = Vec::new();
@@ -215,14 +216,37 @@ fn runners_are_run_and_judged() {
 }
 
 #[test]
-fn a_runner_that_fails_or_loses_copies_is_named() {
+fn a_test_that_cannot_be_run_is_named_and_the_others_are_run() {
     let mut runners: [Box<dyn Runner>; 1] = [Box::new(Walk::new(Model::Tso))];
-    let error = runner::run(&[named("WRC")], &mut runners, 1, |_| ()).unwrap_err();
+    let tests = [named("WRC"), named("SB")];
+    let report = runner::run(&tests, &mut runners, 1, |_| ()).unwrap();
     assert_eq!(
-        error.to_string(),
-        "cannot run the test `WRC` (random walk, Tso)"
+        report.faults(),
+        ["`WRC` (random walk, Tso) could not be run: more than two threads"]
     );
-    assert_eq!(error.source().unwrap().to_string(), "more than two threads");
+    assert_eq!(report.tests.len(), 1);
+    assert_eq!(report.exit_code(), WRONG);
+}
+
+/// A runner that is broken.
+struct Broken;
+
+impl Runner for Broken {
+    fn setting(&self) -> String {
+        "broken".to_owned()
+    }
+
+    fn run(&mut self, _test: &Test, _copies: u64) -> Result<Histogram, Unable> {
+        Err(Unable::Runner("the machine is gone".into()))
+    }
+}
+
+#[test]
+fn a_runner_that_fails_or_loses_copies_is_named() {
+    let mut runners: [Box<dyn Runner>; 1] = [Box::new(Broken)];
+    let error = runner::run(&[named("SB")], &mut runners, 1, |_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "cannot run the test `SB` (broken)");
+    assert_eq!(error.source().unwrap().to_string(), "the machine is gone");
 
     let mut lossy = Walk::new(Model::Tso);
     lossy.skip = 1;
