@@ -6,50 +6,34 @@
 //!
 //! * [`plan`]: what a run is,
 //! * [`trace`]: what happened in it, [`history`]: of that, what happened to a page,
-//! * `world`, `agent`, `life`, `program`, `thread`: the system,
-//! * `disturb`, [`echo`]: what goes wrong, and what follows,
-//! * [`script`]: threads that are told from outside what to do, `player` and `store_buffer` what they
-//!   have more than others,
-//! * `network`, `queue`: cables and the clock,
-//! * `checker`, `quiet`: what must be true, at every load and at the end,
+//! * `world`: the system, as time goes on,
+//! * [`echo`]: what follows when something happens,
+//! * [`script`]: threads that are told from outside what to do,
 //! * [`coverage`]: what of the two machines was reached,
 //! * [`batch`]: many seeds,
 //! * [`shrink`]: cuts a run that fails down,
 //! * `flaw`: nodes that are broken on purpose.
 
-mod agent;
 pub mod batch;
-mod checker;
 pub mod coverage;
-mod disturb;
 pub mod echo;
 mod flaw;
 pub mod history;
-mod host;
-mod life;
-mod mapped;
-mod network;
 pub mod plan;
-mod player;
-mod program;
-mod queue;
-mod quiet;
 pub mod script;
 mod shrink;
-mod store_buffer;
-mod thread;
 pub mod trace;
 mod world;
 
 use mind_common::{addr::Va, id::BladeId, refusal::Refusal};
 
-pub use checker::Wrong;
 use coverage::Coverage;
 pub use flaw::Flaw;
 use plan::Plan;
 use script::Script;
 pub use shrink::shrink;
 use trace::Record;
+pub use world::Wrong;
 
 /// What a run must not show.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -158,7 +142,7 @@ pub fn play<'a>(
         "each script is played where a program of the plan is"
     );
     let mut world = world::World::new(plan, false);
-    world.players = player::players(plan, scripts);
+    world.players = world::player::players(plan, scripts);
     world.persists = persists;
     world.run()
 }

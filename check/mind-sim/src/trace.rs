@@ -19,6 +19,15 @@ use rustc_hash::FxHasher;
 
 use crate::plan::{Disturbance, Image, Place};
 
+/// In which direction a packet goes on a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the host to the switch.
+    Up,
+    /// From the switch to the host.
+    Down,
+}
+
 /// What became of a blade's copy of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cache {

@@ -16,10 +16,10 @@ use mind_machines::{
 use crate::{
     Failure, Flaw,
     coverage::Pair,
-    host::{Cached, Host},
     plan::Image,
-    program::{ENTRY, OF_DOMAIN},
     trace::{Cache, What},
+    world::host::{Cached, Host},
+    world::program::{ENTRY, OF_DOMAIN},
     world::{Event, World},
 };
 

@@ -6,8 +6,8 @@ use mind_machines::compute::Access;
 use crate::{
     plan::Plan,
     script::{Script, Step},
-    store_buffer::StoreBuffer,
     world::World,
+    world::store_buffer::StoreBuffer,
 };
 
 /// What a thread with a script has more than others.

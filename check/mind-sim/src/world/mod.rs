@@ -1,6 +1,30 @@
 //! The whole system, and time going on: what happens next is taken from one queue and handed to
 //! the node that it happens to.
+//!
+//! * [`agent`], [`life`], [`program`], [`thread`]: compute blades and what runs on them; [`player`] and
+//!   [`store_buffer`]: what threads with scripts have more than others,
+//! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
+//! * [`network`], [`queue`]: cables and the clock,
+//! * [`disturb`], [`follow`], [`spoil`]: what goes wrong, what follows, and nodes broken on purpose,
+//! * [`checker`], [`quiet`]: what must be true, at every load and at the end.
 
+mod agent;
+pub(crate) mod checker;
+mod disturb;
+mod follow;
+pub(crate) mod host;
+mod life;
+pub(crate) mod mapped;
+pub(crate) mod network;
+pub(crate) mod player;
+mod program;
+pub(crate) mod queue;
+mod quiet;
+mod spoil;
+mod store_buffer;
+pub(crate) mod thread;
+
+use crate::trace::Direction;
 use std::collections::BTreeMap;
 
 use mind_common::{
@@ -20,17 +44,17 @@ use mind_machines::{
 
 use crate::{
     Failure, Outcome,
-    checker::Checker,
     coverage::{Coverage, Happening, Kind, Pair},
-    echo::Kept,
-    host::Machine,
-    mapped::{Mapped, request},
-    network::{Network, Way},
     plan::{Disturbance, Image, Load, Mapping, Plan, blade, dice},
-    player::{Meetings, Player},
-    queue::Queue,
-    thread::Thread,
     trace::{Log, What},
+    world::checker::Checker,
+    world::follow::Kept,
+    world::host::Machine,
+    world::mapped::{Mapped, request},
+    world::network::Network,
+    world::player::{Meetings, Player},
+    world::queue::Queue,
+    world::thread::Thread,
 };
 
 /// After the faults stop, programs have finished within this, in nanoseconds. The longest that any of
@@ -40,6 +64,8 @@ const RECOVERY: u64 = 6_000_000_000;
 const PATIENCE: u64 = 30_000_000_000;
 /// What the controller takes for a step at least, in nanoseconds.
 const STEP: u64 = 200;
+
+pub use checker::Wrong;
 
 pub(crate) enum Event {
     /// A packet arrives at the switch, from a host.
@@ -276,9 +302,9 @@ impl<'a> World<'a> {
 
     /// A host sends a packet to the switch.
     pub(crate) fn send(&mut self, node: Node, packet: Datagram<Image>) {
-        let delays = self.network.delays(self.queue.now(), node, Way::Up);
+        let delays = self.network.delays(self.queue.now(), node, Direction::Up);
         self.record(What::Sent(node, packet, delays.len()));
-        self.keep(node, Way::Up, &packet);
+        self.keep(node, Direction::Up, &packet);
         for delay in delays {
             self.queue.after(delay, Event::Up(node, packet));
         }
@@ -299,8 +325,8 @@ impl<'a> World<'a> {
             self.changed(slot, before);
         }
         for (node, packet) in handled.sent {
-            self.keep(node, Way::Down, &packet);
-            let delays = self.network.delays(self.queue.now(), node, Way::Down);
+            self.keep(node, Direction::Down, &packet);
+            let delays = self.network.delays(self.queue.now(), node, Direction::Down);
             self.record(What::Forwarded(node, packet, delays.len()));
             for delay in delays {
                 self.queue.after(delay, Event::Down(node, packet));

@@ -5,9 +5,9 @@ use mind_machines::{Node, controller::Input, switch::Port};
 
 use crate::{
     Failure,
-    agent::RESTART,
-    host::Host,
     trace::What,
+    world::agent::RESTART,
+    world::host::Host,
     world::{Event, World},
 };
 

@@ -1,19 +1,11 @@
 //! Cables between hosts and the switch: how often a packet arrives, and when.
 
+use crate::trace::Direction;
 use std::collections::BTreeMap;
 
 use mind_machines::Node;
 
 use crate::plan::{Weather, dice};
-
-/// Which way a packet goes on a cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
-    /// From the host to the switch.
-    Up,
-    /// From the switch to the host.
-    Down,
-}
 
 /// How long a packet takes if nothing is wrong, in nanoseconds.
 const TRANSIT: std::ops::Range<u64> = 500..5_000;
@@ -30,7 +22,7 @@ struct Cable {
 pub(crate) struct Network {
     seed: u64,
     weather: Weather,
-    cables: BTreeMap<(Node, Way), Cable>,
+    cables: BTreeMap<(Node, Direction), Cable>,
 }
 
 impl Network {
@@ -42,7 +34,7 @@ impl Network {
         }
     }
 
-    fn cable(&mut self, node: Node, way: Way) -> &mut Cable {
+    fn cable(&mut self, node: Node, way: Direction) -> &mut Cable {
         let seed = self.seed;
         self.cables.entry((node, way)).or_insert_with(|| {
             let host = match node {
@@ -50,7 +42,10 @@ impl Network {
                 Node::Memory(number) => 0x100 + u64::from(number),
             };
             Cable {
-                random: dice(seed, 0x1_0000 + (host << 1) + u64::from(way == Way::Up)),
+                random: dice(
+                    seed,
+                    0x1_0000 + (host << 1) + u64::from(way == Direction::Up),
+                ),
                 unplugged: 0,
             }
         })
@@ -59,14 +54,14 @@ impl Network {
     /// Nothing passes the cables of a host for a time, but not beyond the end of the faults.
     pub(crate) fn unplug(&mut self, node: Node, until: u64) {
         let until = until.min(self.weather.until);
-        for way in [Way::Up, Way::Down] {
+        for way in [Direction::Up, Direction::Down] {
             let cable = self.cable(node, way);
             cable.unplugged = cable.unplugged.max(until);
         }
     }
 
     /// When the copies of a packet that is sent at `now` arrive, after `now`, in nanoseconds.
-    pub(crate) fn delays(&mut self, now: u64, node: Node, way: Way) -> Vec<u64> {
+    pub(crate) fn delays(&mut self, now: u64, node: Node, way: Direction) -> Vec<u64> {
         let weather = self.weather;
         let Cable { random, unplugged } = self.cable(node, way);
         let mut chance = |of_1000: u32| of_1000 > 0 && random.u32(0..1000) < of_1000;
@@ -115,7 +110,7 @@ mod tests {
     /// How copies of so many packets are delayed, each sent at that time.
     fn delays(network: &mut Network, now: u64, node: Node, packets: usize) -> Vec<Vec<u64>> {
         let packets = 0..packets;
-        let delays = packets.map(|_| network.delays(now, node, Way::Up));
+        let delays = packets.map(|_| network.delays(now, node, Direction::Up));
         delays.collect()
     }
 

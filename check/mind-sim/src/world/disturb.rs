@@ -6,9 +6,9 @@ use mind_machines::{
 };
 
 use crate::{
-    mapped::request,
     plan::{Change, Disturbance},
     trace::What,
+    world::mapped::request,
     world::{Event, World},
 };
 

@@ -9,10 +9,10 @@ use mind_machines::{compute::Access, datagram::PageRequest};
 
 use crate::{
     Failure, Flaw,
-    host::Host,
-    mapped::request,
     plan::{Op, Place, Program, QUICK},
     trace::What,
+    world::host::Host,
+    world::mapped::request,
     world::{Event, World},
 };
 

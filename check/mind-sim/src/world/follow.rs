@@ -1,0 +1,186 @@
+//! What follows when something happens ([`Echo`]): the last packets are kept, and arrive once more.
+
+use mind_common::id::BladeId;
+use mind_machines::{Node, datagram::Datagram};
+
+use super::{Event, World};
+use crate::{
+    coverage::Pair,
+    echo::{Echo, Sort, Then},
+    plan::{Image, MILLISECOND},
+    trace::Direction,
+};
+
+/// The oldest copy that arrives, in nanoseconds.
+const OLDEST: u64 = 5 * MILLISECOND;
+
+/// The last packets of each sort, from or to each compute blade, and when they were sent.
+pub(crate) type Kept = Vec<(BladeId, Sort, u64, Datagram<Image>)>;
+
+impl World<'_> {
+    /// A packet is sent by a compute blade, or to it.
+    pub(crate) fn keep(&mut self, node: Node, way: Direction, packet: &Datagram<Image>) {
+        if let Node::Compute(blade) = node
+            && let Some(sort) = Sort::of(packet)
+            // What completes a request looks like an answer.
+            && sort.way() == way
+            && self
+                .plan
+                .echoes
+                .iter()
+                .any(|echo| echo.then == Then::Arrives(sort))
+        {
+            let is_that = |(of, what, ..): &(BladeId, Sort, u64, _)| *of == blade && *what == sort;
+            self.kept.retain(|kept| !is_that(kept));
+            self.kept.push((blade, sort, self.queue.now(), *packet));
+        }
+    }
+
+    /// Something happened, to a page on that blade or to a word.
+    pub(crate) fn happened(&mut self, pair: Pair, blade: Option<BladeId>) {
+        self.coverage.count(pair);
+        let now = self.queue.now();
+        if now >= self.plan.weather.until {
+            return;
+        }
+        for echo in &self.plan.echoes {
+            if echo.after.is_like(pair) && self.random.u32(0..echo.one_in) == 0 {
+                self.follow(*echo, blade);
+            }
+        }
+    }
+
+    fn follow(&mut self, echo: Echo, at: Option<BladeId>) {
+        let is_meant = |blade| at.is_none_or(|at| at == blade);
+        match echo.then {
+            Then::Arrives(sort) => {
+                let now = self.queue.now();
+                for &(blade, of, sent, packet) in &self.kept {
+                    if of != sort || !is_meant(blade) || now - sent > OLDEST {
+                        continue;
+                    }
+                    let delay = self.random.u64(0..=echo.within);
+                    let node = Node::Compute(blade);
+                    let arrives = match sort.way() {
+                        Direction::Down => Event::Down(node, packet),
+                        Direction::Up => Event::Up(node, packet),
+                    };
+                    self.queue.after(delay, arrives);
+                }
+            }
+            Then::Happens(disturbance) => {
+                if disturbance.blade().is_none_or(is_meant) {
+                    let delay = self.random.u64(0..=echo.within);
+                    self.queue.after(delay, Event::Follow(disturbance));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mind_common::{
+        addr::{Va, WINDOW_BASE},
+        directory::{Target, Want},
+        id::DomainId,
+    };
+    use mind_machines::compute::{
+        Access,
+        page::{Event as Step, Phase},
+    };
+
+    use super::*;
+    use crate::{
+        Outcome,
+        plan::{Disturbance, Op, Place, Plan, Program, blade, calm},
+        run,
+        trace::What,
+    };
+
+    const WRITES: u64 = 5;
+    const ACQUIRES: Pair = Pair::Page(Phase::Absent, Step::Fault(Access::Write));
+
+    /// Two blades write a page in turn; that follows.
+    fn outcome(follows: Echo) -> Outcome {
+        let domain = DomainId(1);
+        let place = Place {
+            page: Va(WINDOW_BASE),
+            word: 0,
+        };
+        let turn = |number: u8, turn: u64| {
+            let at = (1 + 2 * turn + u64::from(number)) * MILLISECOND;
+            [Op::Until(at), Op::Store(place)]
+        };
+        let programs = [0, 1].map(|number| Program {
+            blade: blade(number),
+            domain,
+            ops: (0..WRITES).flat_map(|write| turn(number, write)).collect(),
+        });
+        let plan = Plan {
+            blades: 2,
+            programs: programs.to_vec(),
+            echoes: vec![follows],
+            ..calm(100 * MILLISECOND)
+        };
+        let outcome = run(&plan, true);
+        assert_eq!(outcome.failure, None);
+        assert_eq!(outcome.coverage.of(ACQUIRES), 2 * WRITES);
+        outcome
+    }
+
+    const fn always(then: Then) -> Echo {
+        Echo {
+            after: ACQUIRES,
+            one_in: 1,
+            then,
+            within: 2_000,
+        }
+    }
+
+    #[test]
+    fn a_disturbance_follows_what_happens_on_its_own_blade() {
+        let hang = Disturbance::Hang {
+            blade: blade(1),
+            lasts: 0,
+        };
+        let records = outcome(always(Then::Happens(hang))).records;
+        let hangs = records
+            .iter()
+            .filter(|record| record.what == What::Disturbed(hang));
+        assert_eq!(hangs.count() as u64, WRITES);
+    }
+
+    #[test]
+    fn the_last_packet_of_a_sort_arrives_once_more() {
+        let copies = |sort: Sort| {
+            let records = outcome(always(Then::Arrives(sort))).records;
+            let is_that = |packet| Sort::of(packet) == Some(sort);
+            let (mut sent, mut arrived) = (0, 0);
+            for record in &records {
+                match &record.what {
+                    What::Sent(Node::Compute(_), packet, copies)
+                    | What::Forwarded(Node::Compute(_), packet, copies)
+                        if is_that(packet) =>
+                    {
+                        sent += *copies as u64;
+                    }
+                    What::Switched(Node::Compute(_), packet, _)
+                    | What::Arrived(Node::Compute(_), packet)
+                        if is_that(packet) =>
+                    {
+                        arrived += 1;
+                    }
+                    _ => {}
+                }
+            }
+            arrived - sent
+        };
+        // Of each blade after its second write, as long as its last is young enough.
+        let invalidations = copies(Sort::Invalidate(Target::Invalid));
+        assert!(invalidations >= WRITES, "{invalidations}");
+        assert!(copies(Sort::Answer) >= WRITES);
+        // Nobody asks for that.
+        assert_eq!(copies(Sort::Request(Want::Read, false)), 0);
+    }
+}
