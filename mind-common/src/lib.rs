@@ -7,6 +7,7 @@
 //! * [`id`]: blades and sets of blades, protection domains, connections,
 //! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
 //! * [`wire`]: RoCEv2 and the coherence header,
+//! * [`frame`]: a frame's headers where they lie in the packet,
 //! * [`directory`]: the directory word of a region and its state machine,
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
 //! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
@@ -27,6 +28,7 @@ extern crate std;
 pub mod addr;
 pub mod checksum;
 pub mod directory;
+pub mod frame;
 pub mod id;
 pub mod losses;
 pub mod memo;

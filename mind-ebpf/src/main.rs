@@ -1,4 +1,5 @@
-//! The eBPF programs of MIND, linked into one object. This file holds what an object has once (panic handler,
+//! The eBPF programs of MIND that run where it runs, linked into one object; those of benches and tests are another
+//! object, `check/mind-ebpf-harness`. This file holds what an object has once (panic handler,
 //! license) and the entry points; the stages live in modules of their own.
 
 #![no_std]
@@ -14,8 +15,6 @@
 )]
 
 mod atomics;
-mod bare;
-mod bench;
 mod decision;
 mod fan_out;
 mod losses;
@@ -26,7 +25,6 @@ mod switch;
 mod trace;
 
 use aya_ebpf::{
-    bindings::xdp_action,
     macros::{classifier, xdp},
     programs::{TcContext, XdpContext},
 };
@@ -50,49 +48,6 @@ pub fn mind_fan_out(ctx: TcContext) -> i32 {
 #[inline(always)]
 pub fn mind_responder(ctx: XdpContext) -> u32 {
     responder::ingress(&ctx)
-}
-
-/// Passes every frame to the host's stack. The bench's floor: what running any XDP program costs.
-#[xdp(frags)]
-#[inline(always)]
-pub fn mind_floor(_ctx: XdpContext) -> u32 {
-    xdp_action::XDP_PASS
-}
-
-/// Redirects every frame. A limit of both benches: what a switch costs that decides nothing.
-#[xdp(frags)]
-#[inline(always)]
-pub fn mind_bare_redirect(ctx: XdpContext) -> u32 {
-    bare::redirected(&ctx)
-}
-
-/// Answers every READ with the same page. A limit of the fault bench: what memory costs that decides
-/// nothing.
-#[xdp(frags)]
-#[inline(always)]
-pub fn mind_bare_answer(ctx: XdpContext) -> u32 {
-    bare::answered(&ctx)
-}
-
-/// The bench: puts back what a run changes, and runs the switch's program.
-#[xdp(frags)]
-#[inline(always)]
-pub fn mind_bench_staged(ctx: XdpContext) -> u32 {
-    bench::staged(&ctx)
-}
-
-/// The bench: puts back what a run changes, and no more.
-#[xdp(frags)]
-#[inline(always)]
-pub fn mind_bench_restored(ctx: XdpContext) -> u32 {
-    bench::restored(&ctx)
-}
-
-/// A test: a frame that the kernel has taken a VLAN tag off, for the switch's TC program.
-#[classifier]
-#[inline(always)]
-pub fn mind_test_tagged(ctx: TcContext) -> i32 {
-    bench::tagged(&ctx)
 }
 
 /// Never runs: the verifier accepts no program in which a panic is reachable.

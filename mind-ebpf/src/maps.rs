@@ -6,14 +6,14 @@
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     macros::map,
-    maps::{Array, DevMap, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf},
+    maps::{Array, DevMap, HashMap, LpmTrie, PerCpuArray, RingBuf},
 };
 use mind_common::{
     id::MAX_BLADES,
     losses::Place,
     table::{
         BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
-        Responder, Slot, Switch, Template, Translation, TranslationKey,
+        Responder, Slot, Switch, Translation, TranslationKey,
     },
     trace::{Record, Tracing},
     verdict::Counters,
@@ -94,13 +94,3 @@ pub static TAGS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static OPERATIONS: Array<Operation> =
     Array::with_max_entries(MAX_BLADES as u32, BPF_F_MMAPABLE);
-
-/// What the bench puts back before each run.
-#[map]
-pub static TEMPLATE: Array<Template> = Array::with_max_entries(1, 0);
-/// The XDP program that the bench calls then.
-#[map]
-pub static XDP_STAGE: ProgramArray = ProgramArray::with_max_entries(1, 0);
-/// The TC program that a test calls with a frame made up.
-#[map]
-pub static TC_STAGE: ProgramArray = ProgramArray::with_max_entries(1, 0);

@@ -10,12 +10,13 @@
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use mind_common::{
     directory::Word,
+    frame::Frame,
     trace::{KNOWS_BTH, KNOWS_VA, KNOWS_WORD, Record, Tracing},
     verdict::Verdict,
     wire::Opcode,
 };
 
-use crate::{atomics, maps, packet::Frame};
+use crate::{atomics, maps};
 
 /// What global functions give; nobody looks at it.
 const DONE: u32 = 0;

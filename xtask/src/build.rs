@@ -30,7 +30,7 @@ fn build(release: bool) -> Result<()> {
     process::step(format_args!("the eBPF object is {}", object.display()));
 
     let mut cargo = object::host_cargo();
-    cargo.args(["build", "--workspace", "--exclude", "mind-ebpf"]);
+    cargo.arg("build").args(object::HOST_CRATES);
     if release {
         cargo.arg("--release");
     }

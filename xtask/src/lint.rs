@@ -15,13 +15,9 @@ pub(crate) fn run() -> Result<()> {
 
     process::run(
         object::host_cargo()
-            .args([
-                "clippy",
-                "--workspace",
-                "--exclude",
-                "mind-ebpf",
-                "--all-targets",
-            ])
+            .arg("clippy")
+            .args(object::HOST_CRATES)
+            .arg("--all-targets")
             .args(["--", "-D", "warnings"]),
     )?;
 

@@ -1,4 +1,5 @@
-//! The eBPF object: how it is built, where it lies, and how host code finds it.
+//! The eBPF objects, the product's and that of benches and tests: how they are built, where they lie, and how host code
+//! finds them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,47 +11,79 @@ use crate::process;
 use crate::setup::Tools;
 use crate::workspace;
 
-/// Holds the object's path whenever xtask compiles or runs host code: `env!` it into `include_bytes!`, or read it at
-/// run time.
-pub(crate) const ENV: &str = "MIND_EBPF_OBJECT";
+/// An eBPF object.
+pub(crate) struct Object {
+    /// The crate, and the file.
+    package: &'static str,
+    /// Holds the object's path whenever xtask compiles or runs host code: `env!` it into `include_bytes!`, or read it at
+    /// run time.
+    pub(crate) env: &'static str,
+}
 
-/// The crate, and the file.
-const NAME: &str = "mind-ebpf";
+/// What the product loads.
+const PRODUCT: Object = Object {
+    package: "mind-ebpf",
+    env: "MIND_EBPF_OBJECT",
+};
+
+/// What benches and tests load beside it.
+const HARNESS: Object = Object {
+    package: "mind-ebpf-harness",
+    env: "MIND_EBPF_HARNESS_OBJECT",
+};
+
+/// All objects.
+pub(crate) const OBJECTS: [Object; 2] = [PRODUCT, HARNESS];
+
+/// Arguments for cargo: all crates that are built for this machine.
+pub(crate) const HOST_CRATES: [&str; 5] = [
+    "--workspace",
+    "--exclude",
+    PRODUCT.package,
+    "--exclude",
+    HARNESS.package,
+];
 
 const TARGET: &str = "bpfel-unknown-none";
 
-/// Where the object lies once it is built.
-pub(crate) fn path() -> PathBuf {
-    workspace::target().join("bpf").join(NAME)
+impl Object {
+    /// Where it lies once it is built.
+    pub(crate) fn path(&self) -> PathBuf {
+        workspace::target().join("bpf").join(self.package)
+    }
 }
 
-/// The user's cargo for the host crates, told where the object lies.
+/// The user's cargo for the host crates, told where the objects lie.
 pub(crate) fn host_cargo() -> Command {
     let mut command = process::host_cargo();
-    command.env(ENV, path());
+    command.envs(OBJECTS.map(|object| (object.env, object.path())));
     command
 }
 
-/// Builds the object if its sources have changed. Warnings are errors: the host's clippy never sees this crate.
+/// Builds the objects whose sources have changed; where the product's lies. Warnings are errors: the host's clippy never
+/// sees these crates.
 pub(crate) fn build(tools: &Tools) -> Result<PathBuf> {
     // Cargo must not share this folder with host builds: it would lock one out while the other runs.
     let target_dir = workspace::target().join("bpf-build");
     let mut command = tools.toolchain.cargo()?;
     command
         .current_dir(workspace::root())
-        .args(["build", "--locked", "--release"])
-        .args(["--package", NAME, "--target", TARGET])
+        .args(["build", "--locked", "--release", "--target", TARGET])
         .args(["-Z", "build-std=core"])
         .arg("--target-dir")
         .arg(&target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&tools.linker));
+    for object in OBJECTS {
+        command.args(["--package", object.package]);
+    }
     process::run(&mut command)
-        .with_context(|| format!("cannot build the eBPF object with {}", tools.toolchain))?;
+        .with_context(|| format!("cannot build the eBPF objects with {}", tools.toolchain))?;
 
-    let built = target_dir.join(TARGET).join("release").join(NAME);
-    let object = path();
-    copy_if_changed(&built, &object)?;
-    Ok(object)
+    let built = target_dir.join(TARGET).join("release");
+    for object in OBJECTS {
+        copy_if_changed(&built.join(object.package), &object.path())?;
+    }
+    Ok(PRODUCT.path())
 }
 
 /// The flags for the BPF target, as cargo takes them in `CARGO_ENCODED_RUSTFLAGS`.
@@ -82,7 +115,8 @@ fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
     let folder = to.parent().context("the object's path has no folder")?;
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let part = folder.join(format!(".{NAME}.{}", std::process::id()));
+    let name = to.file_name().unwrap_or_default().display();
+    let part = folder.join(format!(".{name}.{}", std::process::id()));
     fs::write(&part, new).with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, to)
         .with_context(|| format!("cannot move {} to {}", part.display(), to.display()))
@@ -101,17 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_where_the_object_is() {
-        let path = std::env::var_os(ENV).map(PathBuf::from);
-        let Some(path) = path else {
-            eprintln!("skipped: {ENV} is not set; `cargo xtask test` sets it");
-            return;
-        };
-        let object = fs::read(&path).expect("the object that xtask built is readable");
-        assert!(
-            object.starts_with(b"\x7fELF"),
-            "{} is no ELF file",
-            path.display()
-        );
+    fn tests_are_told_where_the_objects_are() {
+        for Object { env, .. } in OBJECTS {
+            let path = std::env::var_os(env).map(PathBuf::from);
+            let Some(path) = path else {
+                eprintln!("skipped: {env} is not set; `cargo xtask test` sets it");
+                return;
+            };
+            let object = fs::read(&path).expect("the object that xtask built is readable");
+            assert!(
+                object.starts_with(b"\x7fELF"),
+                "{} is no ELF file",
+                path.display()
+            );
+        }
     }
 }

@@ -27,12 +27,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     // The daemons, which the end-to-end tests expect beside them.
     let mut cargo = object::host_cargo();
-    cargo.args(["build", "--workspace", "--exclude", "mind-ebpf"]);
+    cargo.arg("build").args(object::HOST_CRATES);
     process::run(&mut cargo)?;
 
     let mut cargo = object::host_cargo();
     cargo
-        .args(["test", "--workspace", "--exclude", "mind-ebpf"])
+        .arg("test")
+        .args(object::HOST_CRATES)
         .env(companions::VARIABLE, companions);
     if !args.args.is_empty() {
         cargo.arg("--").args(&args.args);

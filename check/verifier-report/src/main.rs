@@ -1,5 +1,6 @@
-//! Loads every program of the eBPF object in `MIND_EBPF_OBJECT` (nothing is attached) and prints, one a line, its name
-//! and the instructions that the kernel's verifier walked. `cargo xtask vm` runs it in the guest.
+//! Loads every program of the eBPF objects that `MIND_EBPF_OBJECT` and `MIND_EBPF_HARNESS_OBJECT` name (nothing is
+//! attached) and prints, one a line, its name and the instructions that the kernel's verifier walked. `cargo xtask vm`
+//! runs it in the guest.
 
 use std::path::PathBuf;
 
@@ -7,13 +8,18 @@ use anyhow::{Context as _, Result, bail};
 use aya::Ebpf;
 use aya::programs::{Program, ProgramInfo};
 
-const OBJECT: &str = "MIND_EBPF_OBJECT";
+const OBJECTS: [&str; 2] = ["MIND_EBPF_OBJECT", "MIND_EBPF_HARNESS_OBJECT"];
 
 fn main() -> Result<()> {
-    let path = std::env::var_os(OBJECT)
+    OBJECTS.into_iter().try_for_each(report)
+}
+
+/// Prints what the verifier walked of the object that the environment variable names.
+fn report(variable: &str) -> Result<()> {
+    let path = std::env::var_os(variable)
         .map(PathBuf::from)
         .with_context(|| {
-            format!("{OBJECT} does not name the eBPF object; `cargo xtask` sets it")
+            format!("{variable} does not name an eBPF object; `cargo xtask` sets it")
         })?;
     let mut object = Ebpf::load_file(&path)
         .with_context(|| format!("cannot load the eBPF object {}", path.display()))?;

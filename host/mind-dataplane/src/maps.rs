@@ -49,6 +49,16 @@ impl Maps {
             .try_for_each(|(name, map)| object::pin(folder, name, |path| map.pin(path)))
     }
 
+    /// Pins the map called `name` at `path`.
+    #[cfg(feature = "harness")]
+    pub(crate) fn pin_one(&self, name: &'static str, path: &Path) -> Result<()> {
+        self.map(name)?.pin(path).map_err(|error| Error::Pin {
+            action: "pin",
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
     fn map(&self, name: &'static str) -> Result<&Map> {
         self.0.get(name).ok_or(Error::Missing { name })
     }

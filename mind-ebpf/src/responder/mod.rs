@@ -13,6 +13,7 @@ mod write;
 
 use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
 use mind_common::{
+    frame::Frame,
     serial::Version,
     stop,
     verdict::{Staged, Stop, Verdict},
@@ -21,8 +22,7 @@ use mind_common::{
 
 use crate::{
     decision::{Decision, count},
-    maps,
-    packet::{self, Frame},
+    maps, packet,
 };
 
 /// A frame of ours in a memory blade.

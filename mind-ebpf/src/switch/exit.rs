@@ -2,13 +2,14 @@
 
 use aya_ebpf::bindings::xdp_action;
 use mind_common::{
+    frame::Frame,
     stop,
     switch::{Exit, Left},
     table::{HandedOver, Peer, Switch},
     verdict::Staged,
 };
 
-use crate::{decision::Decision, maps, packet::Frame};
+use crate::{decision::Decision, maps};
 
 /// Sends `frame`, whose transport headers are in place and which came in at the interface `ifindex`.
 #[inline(always)]

@@ -18,6 +18,7 @@ use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
 use mind_common::{
     addr::{Region, Va},
     directory::{Answer, AnswerVerdict, Invalidations, Request, RequestVerdict, Transition, Word},
+    frame::Frame,
     id::{BladeId, Connection, DomainId},
     losses::Place,
     memo::Kept,
@@ -30,9 +31,7 @@ use mind_common::{
 
 use crate::{
     decision::{Decision, count},
-    losses, maps,
-    packet::{self, Frame},
-    trace,
+    losses, maps, packet, trace,
 };
 use directory::SlotRef;
 

@@ -351,7 +351,7 @@ pub(crate) mod tests {
             packets: [
                 ("fetch", 30),
                 ("fetched", 4),
-                ("supplied", 5),
+                ("page-forwarded", 5),
                 ("write-back", 40),
             ]
             .map(|(verdict, count)| (verdict.to_owned(), count))
@@ -403,7 +403,7 @@ pub(crate) mod tests {
         assert_eq!(value["blades"][1]["name"], "c1");
         assert_eq!(value["blades"][0]["counted"]["paths"][0]["p50_ns"], 52_400);
         assert_eq!(value["pages"]["written_back"], 40);
-        assert_eq!(value["packets"]["supplied"], 5);
+        assert_eq!(value["packets"]["page-forwarded"], 5);
         assert_eq!(value["top"][0]["name"], "libc6");
     }
 }

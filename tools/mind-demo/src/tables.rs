@@ -330,7 +330,7 @@ mod tests {
             .filter_map(|line| line.split_whitespace().next());
         assert_eq!(
             verdicts.collect::<Vec<_>>(),
-            ["write-back", "fetch", "supplied", "fetched"]
+            ["write-back", "fetch", "page-forwarded", "fetched"]
         );
     }
 

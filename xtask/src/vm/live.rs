@@ -46,21 +46,8 @@ struct Built {
 /// them.
 pub(crate) fn jobs() -> Result<Vec<Job>> {
     // The daemons, which the tests expect beside them.
-    build(&[
-        "build",
-        "--release",
-        "--workspace",
-        "--exclude",
-        "mind-ebpf",
-    ])?;
-    let built = build(&[
-        "test",
-        "--release",
-        "--no-run",
-        "--workspace",
-        "--exclude",
-        "mind-ebpf",
-    ])?;
+    build(&[&["build", "--release"], &object::HOST_CRATES[..]].concat())?;
+    let built = build(&[&["test", "--release", "--no-run"], &object::HOST_CRATES[..]].concat())?;
     let jobs: Vec<_> = built
         .into_iter()
         .filter(|built| built.kind == "test" && built.name.starts_with(PREFIX))

@@ -245,10 +245,11 @@ pub(crate) fn has_busybox() -> bool {
 /// What the guest is to do.
 fn work(args: &Args) -> Result<Work> {
     let writable = workspace::target();
-    let mut environment = vec![(
-        object::ENV.to_owned(),
-        object::path().to_string_lossy().into_owned(),
-    )];
+    let path = |object: object::Object| {
+        let path = object.path().to_string_lossy().into_owned();
+        (object.env.to_owned(), path)
+    };
+    let mut environment = object::OBJECTS.map(path).to_vec();
     // A test that cannot do its work there is broken, not skipped.
     environment.push(("MIND_VM".to_owned(), "1".to_owned()));
     let wants_verifier = args.verifier || args.command.is_empty();

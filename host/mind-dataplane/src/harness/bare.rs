@@ -7,13 +7,13 @@ use aya::{
     Ebpf,
     programs::{Xdp, XdpMode},
 };
-use mind_common::table::{MAX_TRIES, PageValue};
+use mind_common::table::PageValue;
 
 use super::{
     bed::{XdpAction, run_xdp},
     frame::Seen,
 };
-use crate::{Error, Result, maps::Maps, object, tally};
+use crate::{Error, Result, maps::Maps, object};
 
 const REDIRECT: &str = "mind_bare_redirect";
 const ANSWER: &str = "mind_bare_answer";
@@ -39,8 +39,7 @@ impl Bare {
     ///
     /// When the kernel refuses.
     pub fn load(interfaces: u32) -> Result<Self> {
-        let sizes = [(DEVICES, interfaces), (tally::MAP, 1)];
-        let mut ebpf = object::load(&sizes, MAX_TRIES, false, false)?;
+        let mut ebpf = super::object::load(&[(DEVICES, interfaces)])?;
         let maps = Maps::take(&mut ebpf, &[DEVICES, PAGES])?;
         for name in [REDIRECT, ANSWER] {
             object::xdp(&mut ebpf, name)?;

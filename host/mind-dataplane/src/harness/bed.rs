@@ -51,7 +51,10 @@ pub struct Bed {
     pub switch: Switch,
     /// The memory blade.
     pub responder: Responder,
-    stages: Maps,
+    /// The programs that call the switch's.
+    stages: Ebpf,
+    /// Their maps.
+    stage_maps: Maps,
 }
 
 const TEMPLATE: &str = "TEMPLATE";
@@ -88,16 +91,18 @@ impl Bed {
     ///
     /// When the kernel refuses one of them.
     pub fn new(mut switch: Switch, responder: Responder) -> Result<Self> {
+        let mut stages = super::object::load_beside(switch.maps())?;
+        let mut stage_maps = Maps::take(&mut stages, &[TEMPLATE, XDP_STAGE, TC_STAGE])?;
         let ebpf = own(&mut switch)?;
-        let mut stages = Maps::take(ebpf, &[TEMPLATE, XDP_STAGE, TC_STAGE])?;
         let xdp = object::xdp(ebpf, program::SWITCH)?;
-        stages.set_stage(XDP_STAGE, fd(program::SWITCH, xdp.fd())?)?;
+        stage_maps.set_stage(XDP_STAGE, fd(program::SWITCH, xdp.fd())?)?;
         let tc = object::classifier(ebpf, program::FAN_OUT)?;
-        stages.set_stage(TC_STAGE, fd(program::FAN_OUT, tc.fd())?)?;
+        stage_maps.set_stage(TC_STAGE, fd(program::FAN_OUT, tc.fd())?)?;
         Ok(Self {
             switch,
             responder,
             stages,
+            stage_maps,
         })
     }
 
@@ -149,8 +154,16 @@ impl Bed {
     ) -> Result<(i32, Option<Verdict>)> {
         const TAGGED: &str = "mind_test_tagged";
         let before = self.switch.tally(ifindex)?;
-        let name = if tagged { TAGGED } else { program::FAN_OUT };
-        let tc: &SchedClassifier = object::classifier(own(&mut self.switch)?, name)?;
+        let (name, tc): (_, &SchedClassifier) = match tagged {
+            true => (TAGGED, object::classifier(&mut self.stages, TAGGED)?),
+            false => {
+                let ebpf = own(&mut self.switch)?;
+                (
+                    program::FAN_OUT,
+                    object::classifier(ebpf, program::FAN_OUT)?,
+                )
+            }
+        };
         let context = SkBuff {
             ifindex,
             ..SkBuff::default()
@@ -181,7 +194,7 @@ impl Bed {
         frame: &[u8],
         repeat: u32,
     ) -> Result<(f64, XdpAction)> {
-        let xdp: &Xdp = object::xdp(own(&mut self.switch)?, name)?;
+        let xdp: &Xdp = object::xdp(&mut self.stages, name)?;
         let context = xdp_md(ifindex, frame);
         let options = TestRunOptions {
             data_in: Some(frame),
@@ -209,7 +222,7 @@ impl Bed {
     ///
     /// When the kernel refuses.
     pub fn set_template(&mut self, template: Template) -> Result<()> {
-        self.stages.set(TEMPLATE, 0, template)
+        self.stage_maps.set(TEMPLATE, 0, template)
     }
 }
 

@@ -9,9 +9,15 @@ mod bare;
 mod bed;
 mod frame;
 mod network;
+mod object;
 
-pub use crate::object::bytes as object;
+pub use crate::object::bytes as product_object;
 pub use bare::Bare;
 pub use bed::{Bed, Run, XdpAction};
 pub use frame::{Host, Packet, Seen};
 pub use network::{Network, Tap};
+
+/// The bytes of the object of benches and tests, for tests that look into it.
+pub fn object() -> &'static [u8] {
+    object::OBJECT
+}

@@ -171,6 +171,12 @@ impl Switch {
         }
     }
 
+    /// The maps.
+    #[cfg(feature = "harness")]
+    pub(crate) fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
     /// The XDP program.
     pub(crate) fn xdp(&mut self) -> Result<&mut Xdp> {
         match &mut self.programs {

@@ -10,13 +10,14 @@ use aya_ebpf::{
 };
 use mind_common::{
     addr::PAGE_SIZE,
+    frame::Frame,
     rewrite,
     serial::Version,
     table::HEADERS_LEN,
     wire::{AETH_LEN, BTH_LEN, OUTER_LEN, Opcode, Syndrome},
 };
 
-use crate::{maps, packet::Frame};
+use crate::maps;
 
 /// Where the page begins in an answer.
 const PAGE_AT: u32 = (OUTER_LEN + BTH_LEN + AETH_LEN) as u32;
@@ -29,7 +30,7 @@ pub fn redirected(ctx: &XdpContext) -> u32 {
     }
 }
 
-/// Sends a READ back with the first page of the store, as [the responder](crate::responder) does
+/// Sends a READ back with the first page of the store, as a memory blade's responder does
 /// but without asking anything; passes everything else.
 #[inline(always)]
 pub fn answered(ctx: &XdpContext) -> u32 {
