@@ -72,7 +72,7 @@ int main(int count, char **arguments)
         return 2;
     }
 
-    mind = mind_attach("counter", MIND_ON_LOSS_AS_CHOSEN);
+    mind = mind_attach("counter", NULL);
     if (mind == NULL)
         return fail("attach");
     shared = mind_open_area(mind, "shared", sizeof *shared, MIND_ACCESS_WRITE, MIND_OPEN_OR_CREATE, &length);

@@ -43,6 +43,9 @@
 #define MIND_VERSION_MINOR 1
 #define MIND_VERSION_PATCH 0
 
+/* What a struct mind_options begins as: all defaults. */
+#define MIND_OPTIONS_INIT { sizeof (struct mind_options), 0, 0, NULL }
+
 /**
  * What a domain may do with memory. The values are those of mmap on Linux.
  */
@@ -85,7 +88,7 @@ enum mind_open {
  */
 enum mind_on_loss {
     /**
-     * Whatever the domain has chosen; MIND_ON_LOSS_LAST_WRITTEN if nobody has.
+     * Whatever the domain has chosen; MIND_ON_LOSS_LAST_WRITTEN if it has not.
      */
     MIND_ON_LOSS_AS_CHOSEN = 0,
     /**
@@ -102,6 +105,30 @@ enum mind_on_loss {
  * A process that is attached to its blade. There is one in a process.
  */
 struct mind;
+
+/**
+ * What a process may choose when it attaches. Every member but `size` may be 0, which is its default; begin with
+ * MIND_OPTIONS_INIT, so that members that a later version has are 0 too.
+ */
+struct mind_options {
+    /**
+     * sizeof (struct mind_options).
+     */
+    size_t size;
+    /**
+     * What readers see when writes are lost with a blade: one of enum mind_on_loss.
+     */
+    int on_loss;
+    /**
+     * Must be 0.
+     */
+    int reserved;
+    /**
+     * The path of the socket of the blade's agent (/run/mind-blade.sock, say), a string in UTF-8. NULL: what the
+     * environment variable MIND_BLADE_SOCKET holds.
+     */
+    const char *socket;
+};
 
 #ifdef __cplusplus
 extern "C" {
@@ -134,19 +161,19 @@ int mind_unlink_area(struct mind *mind, const char *name);
 
 /**
  * Attaches the calling process to the blade on whose host it runs, in the protection domain called `domain`, which is
- * made if there is none. The environment variable MIND_BLADE_SOCKET holds the path of the blade's socket
- * (/run/mind-blade.sock, say).
+ * made if there is none.
  *
- * `domain`: a string in UTF-8, at most 255 bytes. `on_loss`: one of enum mind_on_loss.
+ * `domain`: a string in UTF-8, at most 255 bytes. `options`: what to choose, or NULL for the defaults.
  *
  * Returns what the other functions take, or NULL with errno: EINVAL (an argument, or the domain has chosen another
- * `on_loss`), ENAMETOOLONG, ENOTCONN (MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED,
- * EACCES (no agent at that path that the process may talk to), EPROTO (the agent has another version), EBUSY (the
- * process is attached already, or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the
- * kernel is too old), EEXIST (something else is mapped where the window is to be), EIO (the controller is out of reach).
+ * `on_loss`), E2BIG (`options` has choices that this library does not know), ENAMETOOLONG, ENOTCONN (no `socket` is
+ * named and MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED, EACCES (no agent at that
+ * path that the process may talk to), EPROTO (the agent has another version), EBUSY (the process is attached already,
+ * or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the kernel is too old), EEXIST
+ * (something else is mapped where the window is to be), EIO (the controller is out of reach).
  */
 struct mind *mind_attach(const char *domain,
-                         int on_loss);
+                         const struct mind_options *options);
 
 /**
  * Leaves the domain, as the end of the process would: what it wrote is kept, and memory that it has not unmapped stays

@@ -10,9 +10,9 @@ use mind_client::Process;
 
 use crate::{
     boundary::{call, text},
-    choices,
     error::Error,
     log,
+    options::Options,
 };
 
 /// A process that is attached to its blade. There is one in a process.
@@ -40,22 +40,25 @@ pub(crate) fn process<'a>(mind: *const Mind) -> Result<&'a Process, Error> {
 }
 
 /// Attaches the calling process to the blade on whose host it runs, in the protection domain called `domain`, which is
-/// made if there is none. The environment variable MIND_BLADE_SOCKET holds the path of the blade's socket
-/// (/run/mind-blade.sock, say).
+/// made if there is none.
 ///
-/// `domain`: a string in UTF-8, at most 255 bytes. `on_loss`: one of enum mind_on_loss.
+/// `domain`: a string in UTF-8, at most 255 bytes. `options`: what to choose, or NULL for the defaults.
 ///
 /// Returns what the other functions take, or NULL with errno: EINVAL (an argument, or the domain has chosen another
-/// `on_loss`), ENAMETOOLONG, ENOTCONN (MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED,
-/// EACCES (no agent at that path that the process may talk to), EPROTO (the agent has another version), EBUSY (the
-/// process is attached already, or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the
-/// kernel is too old), EEXIST (something else is mapped where the window is to be), EIO (the controller is out of reach).
+/// `on_loss`), E2BIG (`options` has choices that this library does not know), ENAMETOOLONG, ENOTCONN (no `socket` is
+/// named and MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED, EACCES (no agent at that
+/// path that the process may talk to), EPROTO (the agent has another version), EBUSY (the process is attached already,
+/// or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the kernel is too old), EEXIST
+/// (something else is mapped where the window is to be), EIO (the controller is out of reach).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mind_attach(domain: *const c_char, on_loss: c_int) -> *mut Mind {
+pub unsafe extern "C" fn mind_attach(domain: *const c_char, options: *const Options) -> *mut Mind {
     call(ptr::null_mut(), || {
         // SAFETY: the header asks for a string.
         let domain = unsafe { text(domain, "domain") }?;
-        let on_loss = choices::on_loss(on_loss)?;
+        // SAFETY: the header asks for a struct of as many bytes as its `size` says.
+        let options = unsafe { Options::read(options) }?;
+        // SAFETY: the header asks for a string in it, or NULL.
+        let builder = unsafe { options.builder(domain) }?;
         log::start();
 
         let me = process::id();
@@ -63,7 +66,7 @@ pub unsafe extern "C" fn mind_attach(domain: *const c_char, on_loss: c_int) -> *
             (process != me).then_some(me)
         });
         claimed.map_err(|_| Error::Attached)?;
-        let process = Process::attach_choosing(domain, on_loss).inspect_err(|_| {
+        let process = builder.attach().inspect_err(|_| {
             ATTACHED.store(0, Ordering::Release);
         })?;
         let mind = Box::into_raw(Box::new(Mind { process }));

@@ -34,7 +34,7 @@ pub enum Open {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// Whatever the domain has chosen; MIND_ON_LOSS_LAST_WRITTEN if nobody has.
+    /// Whatever the domain has chosen; MIND_ON_LOSS_LAST_WRITTEN if it has not.
     AsChosen = 0,
     /// What was written back last.
     LastWritten = 1,

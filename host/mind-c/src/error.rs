@@ -31,6 +31,22 @@ pub(crate) enum Error {
         /// The number.
         value: c_int,
     },
+    /// A struct of an impossible size.
+    #[error("the size of {name} is {size}; set it to sizeof ({name}), which is {expected} here")]
+    Size {
+        /// The struct in C.
+        name: &'static str,
+        /// Bytes, as it says.
+        size: usize,
+        /// Bytes, as this library knows it.
+        expected: usize,
+    },
+    /// A struct with members that this library does not know, or that must be 0.
+    #[error(
+        "struct mind_options has choices that this library does not know: clear it with MIND_OPTIONS_INIT, or \
+         install the version of libmind that the program was compiled with"
+    )]
+    UnknownOptions,
     /// A pointer that `mind_attach` has not returned.
     #[error("the struct mind is not the one that mind_attach returned in this process")]
     NoHandle,
@@ -48,9 +64,12 @@ pub(crate) enum Error {
 impl Error {
     fn errno(&self) -> c_int {
         match self {
-            Self::Null(_) | Self::NotUtf8(_) | Self::NoChoice { .. } | Self::NoHandle => {
-                libc::EINVAL
-            }
+            Self::Null(_)
+            | Self::NotUtf8(_)
+            | Self::NoChoice { .. }
+            | Self::Size { .. }
+            | Self::NoHandle => libc::EINVAL,
+            Self::UnknownOptions => libc::E2BIG,
             Self::TooLong { .. } => libc::ENAMETOOLONG,
             Self::Attached => libc::EBUSY,
             Self::Client(error) => error.errno(),

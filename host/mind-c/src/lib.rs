@@ -1,7 +1,7 @@
 //! Programs in C on MIND: what `mind.h` declares. The header is generated from here (`tests/header.rs`), so what a C
 //! programmer has to know is said in the comments on the functions, and in the header's preamble (`cbindgen.toml`).
 //!
-//! * [`attach`]: the process and its protection domain,
+//! * [`attach`], [`options`]: the process and its protection domain,
 //! * [`memory`], [`area`]: what it does with memory,
 //! * [`choices`]: the constants,
 //! * [`error`]: what can go wrong, and how a C program is told,
@@ -19,4 +19,5 @@ mod choices;
 mod error;
 mod log;
 mod memory;
+mod options;
 mod version;

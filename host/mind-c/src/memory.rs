@@ -62,7 +62,7 @@ pub extern "C" fn mind_protect(
 ) -> c_int {
     call(-1, || {
         let access = choices::access(access)?;
-        process(mind)?.protect(va(address), length as u64, access)?;
+        process(mind)?.protect(Memory::at(va(address), length as u64), access)?;
         Ok(0)
     })
 }
@@ -77,7 +77,7 @@ pub extern "C" fn mind_protect(
 #[unsafe(no_mangle)]
 pub extern "C" fn mind_sync(mind: *mut Mind, address: *const c_void, length: usize) -> c_int {
     call(-1, || {
-        process(mind)?.sync(va(address), length as u64)?;
+        process(mind)?.sync(Memory::at(va(address), length as u64))?;
         Ok(0)
     })
 }

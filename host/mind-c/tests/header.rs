@@ -17,7 +17,9 @@ fn generated() -> Result<String> {
          #define MIND_VERSION \"{}\"\n\
          #define MIND_VERSION_MAJOR {}\n\
          #define MIND_VERSION_MINOR {}\n\
-         #define MIND_VERSION_PATCH {}",
+         #define MIND_VERSION_PATCH {}\n\n\
+         /* What a struct mind_options begins as: all defaults. */\n\
+         #define MIND_OPTIONS_INIT {{ sizeof (struct mind_options), 0, 0, NULL }}",
         env!("CARGO_PKG_VERSION"),
         env!("CARGO_PKG_VERSION_MAJOR"),
         env!("CARGO_PKG_VERSION_MINOR"),

@@ -1,5 +1,5 @@
-//! The guard: a thread of the program that listens to the blade's agent, and makes failed
-//! accesses what they would be on a machine of its own.
+//! The guard: a thread of the program that receives the agent's messages, hands answers to the calls that wait for them,
+//! and turns accesses that failed into signals (SIGSEGV, SIGBUS).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,7 +33,7 @@ impl Calls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a call; `None` when nobody will answer it.
+    /// Notes a call; `None` when no answer can come any more.
     pub(crate) fn begin(&self, id: u64) -> Option<mpsc::Receiver<Answer>> {
         let (sender, receiver) = mpsc::channel();
         self.lock().as_mut()?.insert(id, sender);
@@ -52,14 +52,14 @@ impl Calls {
     }
 }
 
-/// The window, until it is given up as a whole.
+/// The window, which is changed no more once it is given up as a whole.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Guarded {
     window: Window,
     given_up: Mutex<bool>,
 }
 
-impl Held {
+impl Guarded {
     pub(crate) fn new(window: Window) -> Self {
         Self {
             window,
@@ -95,7 +95,7 @@ impl Held {
 }
 
 /// Listens until the agent is gone.
-pub(crate) fn run(packets: &Packets, held: &Held, calls: &Calls) {
+pub(crate) fn run(packets: &Packets, window: &Guarded, calls: &Calls) {
     let mut altered = BTreeSet::new();
     loop {
         let message = match packets.receive::<FromBlade>() {
@@ -113,14 +113,14 @@ pub(crate) fn run(packets: &Packets, held: &Held, calls: &Calls) {
             }
             FromBlade::Denied { page, readable } => {
                 altered.insert(page);
-                held.change(|window| window.deny(Va(page), readable))
+                window.change(|window| window.deny(Va(page), readable))
             }
             FromBlade::Unreachable { page } => {
                 altered.insert(page);
-                held.change(|window| window.give_up(page..page + PAGE_SIZE as u64))
+                window.change(|window| window.give_up(page..page + PAGE_SIZE as u64))
             }
             FromBlade::Changed { range } => {
-                held.change(|window| restore(window, &mut altered, range))
+                window.change(|window| restore(window, &mut altered, range))
             }
             FromBlade::Memory { .. }
             | FromBlade::Attached
@@ -128,14 +128,14 @@ pub(crate) fn run(packets: &Packets, held: &Held, calls: &Calls) {
             | FromBlade::Report(_) => Ok(()),
         };
         if let Err(error) = result {
-            // A thread waits for something that will not come.
+            // The thread that made the access would wait for ever.
             tracing::error!(%error, "an access that failed cannot be told so");
             std::process::abort();
         }
     }
-    // Nobody resolves faults any more. Whatever is mapped now may be old tomorrow, and what is not
-    // would read as zeros once the last descriptor is closed.
-    if let Err(error) = held.give_up() {
+    // Faults are not resolved any more. Pages that are mapped now may be stale later, and those that are not would read
+    // as zeros once the last descriptor is closed.
+    if let Err(error) = window.give_up() {
         tracing::error!(%error, "the window cannot be given up");
         std::process::abort();
     }

@@ -1,8 +1,9 @@
 //! The calling process as a member of a protection domain.
 
 use std::{
-    os::fd::AsFd as _,
-    path::{Path, PathBuf},
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -11,28 +12,33 @@ use std::{
 };
 
 use mind_api::{
-    message::{Access, OnLoss, Open},
+    message::{Access, Open},
     program::{Call, FromBlade, Mapping, Packets, ToBlade, VERSION},
 };
 use mind_userfault::{Backing, Window};
 
 use crate::{
-    Error, Memory,
-    guard::{self, Calls, Held},
+    Builder, Error, Memory,
+    guard::{self, Calls, Guarded},
     thread,
 };
 
 /// The environment variable that holds the path of the agent's socket.
 pub const SOCKET_VARIABLE: &str = "MIND_BLADE_SOCKET";
 
-/// The calling process in its protection domain. There can be one in a process, and it lasts as
-/// long as the process does, or until [`detach`](Self::detach). It is not a forked child's, to whom
-/// every call fails; the child may attach on its own.
+/// The calling process in its protection domain. There can be one in a process, and it lasts as long as the process
+/// does, or until [`detach`](Self::detach). In a forked child every call fails; the child may attach on its own.
+///
+/// All calls may be made by any thread at any time. Besides the errors that are listed with each, a call fails with
+/// [`Error::AgentEnded`], [`Error::Connection`], [`Error::Protocol`] when the blade's agent fails, with
+/// [`Error::Detached`] and [`Error::Forked`] when this process is not attached (any more), and with [`Error::Refused`]
+/// and EIO when the agent cannot reach the controller.
 #[derive(Debug)]
 pub struct Process {
     packets: Packets,
     calls: Calls,
-    held: Arc<Held>,
+    window: Arc<Guarded>,
+    /// The guard's thread; `None` once the process has detached.
     guard: Mutex<Option<JoinHandle<()>>>,
     /// The process that attached.
     pid: u32,
@@ -42,68 +48,57 @@ pub struct Process {
 }
 
 impl Process {
-    /// Attaches to the blade that the environment names ([`SOCKET_VARIABLE`]), in the protection
-    /// domain of that name, which is made if there is none.
+    /// Attaches to the blade that the environment names ([`SOCKET_VARIABLE`]), in the protection domain called
+    /// `domain`, which is made if there is none. [`builder`](Self::builder) offers choices.
     ///
     /// # Errors
     ///
-    /// See [`Error`]. A second call in one process fails, since the window is mapped already.
+    /// As of [`Builder::attach`].
     pub fn attach(domain: &str) -> Result<Self, Error> {
-        Self::attach_choosing(domain, None)
+        Self::builder(domain).attach()
     }
 
-    /// The same, and the domain is to be one whose readers see that when writes are lost with a
-    /// blade. The first process of a domain chooses; by default they see what was written back last.
-    ///
-    /// # Errors
-    ///
-    /// As [`attach`](Self::attach); [`Error::Refused`] with EINVAL if the domain has chosen otherwise.
-    pub fn attach_choosing(domain: &str, on_loss: Option<OnLoss>) -> Result<Self, Error> {
-        let path = std::env::var_os(SOCKET_VARIABLE).ok_or(Error::NoBlade)?;
-        Self::attach_at(&PathBuf::from(path), domain, on_loss)
+    /// Begins to attach in the protection domain called `domain`, at most 255 bytes.
+    pub fn builder(domain: &str) -> Builder {
+        Builder::new(domain)
     }
 
-    /// Attaches to the blade whose agent listens at `socket`.
-    ///
-    /// # Errors
-    ///
-    /// As [`attach_choosing`](Self::attach_choosing).
-    pub fn attach_at(socket: &Path, domain: &str, on_loss: Option<OnLoss>) -> Result<Self, Error> {
+    pub(crate) fn attach_to(socket: &Path, options: Builder) -> Result<Self, Error> {
         let packets = Packets::connect(socket).map_err(|source| Error::Connect {
             path: socket.to_owned(),
             source,
         })?;
         let attach = ToBlade::Attach {
             version: VERSION,
-            domain: domain.to_owned(),
-            on_loss,
+            domain: options.domain,
+            on_loss: options.on_loss,
         };
-        packets.send(&attach, None).map_err(lost)?;
-        let (domain, blade, memory) = match packets.receive::<FromBlade>().map_err(lost)? {
-            Some((FromBlade::Memory { domain, blade }, Some(memory))) => (domain, blade, memory),
-            other => return Err(unexpected(other.map(|(message, _)| message))),
+        packets.send(&attach, None).map_err(broken)?;
+        let (domain, blade, memory) = match receive(&packets)? {
+            (FromBlade::Memory { domain, blade }, Some(memory)) => (domain, blade, memory),
+            (message, _) => return Err(unexpected(message)),
         };
         let window = Window::map(Backing::from_fd(memory))?;
         let descriptor = window.userfault().as_fd();
         packets
             .send(&ToBlade::Userfault, Some(descriptor))
-            .map_err(lost)?;
-        match packets.receive::<FromBlade>().map_err(lost)? {
-            Some((FromBlade::Attached, _)) => {}
-            other => return Err(unexpected(other.map(|(message, _)| message))),
+            .map_err(broken)?;
+        match receive(&packets)? {
+            (FromBlade::Attached, _) => {}
+            (message, _) => return Err(unexpected(message)),
         }
         let calls = Calls::new();
-        let held = Arc::new(Held::new(window));
+        let window = Arc::new(Guarded::new(window));
         let guard = {
-            let packets = packets.try_clone().map_err(lost)?;
-            let (held, calls) = (Arc::clone(&held), calls.clone());
-            thread::start("mind-guard", move || guard::run(&packets, &held, &calls))
+            let packets = packets.try_clone().map_err(broken)?;
+            let (window, calls) = (Arc::clone(&window), calls.clone());
+            thread::start("mind-guard", move || guard::run(&packets, &window, &calls))
         };
         Ok(Self {
             packets,
             calls,
-            held,
-            guard: Mutex::new(Some(guard.map_err(lost)?)),
+            window,
+            guard: Mutex::new(Some(guard.map_err(Error::Thread)?)),
             pid: std::process::id(),
             next: AtomicU64::new(0),
             domain,
@@ -121,18 +116,19 @@ impl Process {
         self.blade
     }
 
-    /// Allocates zeroed memory, as `mmap` does. Every process of the domain can use it, at the
-    /// same address.
+    /// Allocates `length` bytes of zeroed memory, rounded up to whole pages of 4096, as `mmap` does. Every process of
+    /// the domain can use it, at the same address; `access` says what for.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] with ENOMEM, EINVAL (length 0).
+    /// [`Error::Refused`] with EINVAL (no length), EFBIG (more than a memory blade can have), ENOMEM (more than there
+    /// is).
     pub fn map(&self, length: u64, access: Access) -> Result<Memory, Error> {
         self.call(Call::Map { length, access }).and_then(memory)
     }
 
-    /// Frees memory that [`map`](Self::map) or [`open_area`](Self::open_area) returned, for every
-    /// process of the domain.
+    /// Frees memory that [`map`](Self::map) or [`open_area`](Self::open_area) returned, whole, for every process of
+    /// the domain. An area is freed when it has been unmapped as often as it was opened, and its name was taken away.
     ///
     /// # Errors
     ///
@@ -142,32 +138,38 @@ impl Process {
         self.call(Call::Unmap { va, length }).map(|_| ())
     }
 
-    /// Changes what the domain may do with whole pages of its memory.
+    /// Changes what the domain may do with whole pages of its memory. Returns when it is so on every blade. The length
+    /// is rounded up to whole pages.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] with ENOMEM where something of the range is not the domain's, EINVAL
-    /// where it does not begin at a page.
-    pub fn protect(&self, va: u64, length: u64, access: Access) -> Result<(), Error> {
+    /// [`Error::Refused`] with ENOMEM where something of the range is not the domain's, EINVAL where it does not begin
+    /// at a page.
+    pub fn protect(&self, memory: Memory, access: Access) -> Result<(), Error> {
+        let Memory { va, length } = memory;
         self.call(Call::Protect { va, length, access }).map(|_| ())
     }
 
-    /// Waits until memory has what the domain's programs on this blade wrote to a range before. From
-    /// then on it outlives the blade (`docs/guarantees.md`).
+    /// Waits until memory blades have what the domain's programs on this blade wrote to a range before (`msync` with
+    /// MS_SYNC). From then on it outlives this blade.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] with EINVAL where the range is none of the window's; with EIO where
-    /// something could not be written back and is lost.
-    pub fn sync(&self, va: u64, length: u64) -> Result<(), Error> {
+    /// [`Error::Refused`] with EINVAL where the range is not in the window; with EIO where something could not be
+    /// written back and is lost.
+    pub fn sync(&self, memory: Memory) -> Result<(), Error> {
+        let Memory { va, length } = memory;
         self.call(Call::Sync { va, length }).map(|_| ())
     }
 
-    /// Opens memory by its name in the domain.
+    /// Opens memory by its name in the domain (`shm_open`), at most 255 bytes. `open` says whether it must be there.
+    /// If it is made, it is zeroed and has `length` bytes, rounded up to whole pages of 4096, and `access` says what
+    /// the domain may do with it; otherwise it has at least `length`, which may be 0.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] with ENOENT, EEXIST, ENOMEM, EINVAL.
+    /// [`Error::Refused`] with ENOENT and EEXIST (as `open` says), EINVAL (no length for a new area, or more than it
+    /// has), ENAMETOOLONG, EFBIG and ENOMEM (as of [`map`](Self::map)).
     pub fn open_area(
         &self,
         name: &str,
@@ -195,23 +197,23 @@ impl Process {
         self.call(Call::UnlinkArea { name }).map(|_| ())
     }
 
-    /// Leaves the domain, as the end of the process would: what it wrote is the blade's to keep,
-    /// and memory that it has not unmapped stays the domain's. From the call on every access to
-    /// the window is a SIGBUS, and every other call fails. Returns when the blade has let it go.
-    /// The process cannot attach again, since pointers into the window may be left.
+    /// Leaves the domain, as the end of the process would: the blade keeps what it wrote, and memory that it has not
+    /// unmapped stays the domain's. From the call on every access to the window is a SIGBUS, and every other call
+    /// fails. Returns when the agent has closed the connection. The process cannot attach again, since pointers into
+    /// the window may be left.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when it is not attached any more; [`Error::Window`] when the window cannot
-    /// be given up, and the process stays.
+    /// [`Error::Detached`], [`Error::Connection`] when it is not attached any more; [`Error::Window`] when the window
+    /// cannot be given up, and the process stays attached.
     pub fn detach(&self) -> Result<(), Error> {
         self.check_process()?;
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if guard.is_none() {
-            return Err(Error::Lost("the process has detached".into()));
+            return Err(Error::Detached);
         }
-        self.held.give_up()?;
-        let told = self.packets.send(&ToBlade::Detach, None).map_err(lost);
+        self.window.give_up()?;
+        let told = self.packets.send(&ToBlade::Detach, None).map_err(broken);
         // It ends with the connection, which the agent closes, or has closed.
         if let Some(guard) = guard.take() {
             let _ = guard.join();
@@ -231,32 +233,45 @@ impl Process {
     fn call(&self, call: Call) -> Result<Option<Mapping>, Error> {
         self.check_process()?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let answer = self.calls.begin(id).ok_or_else(gone)?;
+        let answer = self.calls.begin(id).ok_or_else(|| self.ended())?;
         self.packets
             .send(&ToBlade::Call { id, call }, None)
-            .map_err(lost)?;
-        Ok(answer.recv().map_err(|_| gone())??)
+            .map_err(broken)?;
+        Ok(answer.recv().map_err(|_| self.ended())??)
+    }
+
+    /// Why no call is answered any more: the process has detached, or the agent has ended.
+    fn ended(&self) -> Error {
+        match &*self.guard.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(_) => Error::AgentEnded,
+            None => Error::Detached,
+        }
     }
 }
 
 fn memory(mapping: Option<Mapping>) -> Result<Memory, Error> {
-    let Mapping { va, length } =
-        mapping.ok_or_else(|| Error::Lost("it answered without a range".into()))?;
+    let Mapping { va, length } = mapping
+        .ok_or_else(|| Error::Protocol("an answer without the memory that was asked for".into()))?;
     Ok(Memory { va, length })
 }
 
-fn gone() -> Error {
-    Error::Lost("it ended".into())
+/// The agent's next message, with the descriptor that comes with it.
+fn receive(packets: &Packets) -> Result<(FromBlade, Option<OwnedFd>), Error> {
+    packets.receive().map_err(broken)?.ok_or(Error::AgentEnded)
 }
 
-fn lost(error: impl std::fmt::Display) -> Error {
-    Error::Lost(error.to_string())
+/// What a failed send or receive means.
+fn broken(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::AgentEnded,
+        io::ErrorKind::InvalidData => Error::Protocol(error.to_string()),
+        _ => Error::Connection(error),
+    }
 }
 
-fn unexpected(message: Option<FromBlade>) -> Error {
+fn unexpected(message: FromBlade) -> Error {
     match message {
-        Some(FromBlade::Refused(failure)) => Error::Refused(failure),
-        Some(message) => Error::Lost(format!("unexpected answer {message:?}")),
-        None => gone(),
+        FromBlade::Refused(failure) => Error::Refused(failure),
+        message => Error::Protocol(format!("unexpected answer {message:?}")),
     }
 }

@@ -34,12 +34,12 @@ pub fn listen(process: &Process) -> Result<()> {
             ["unlink", name] => process.unlink_area(name)?,
             ["protect"] => {
                 let (memory, is_mine) = memories.last_mut().context("nothing is mapped")?;
-                process.protect(memory.va(), memory.len() as u64, Access::Read)?;
+                process.protect(*memory, Access::Read)?;
                 *is_mine = false;
             }
             ["sync"] => {
                 let (memory, _) = memories.last().context("nothing is mapped")?;
-                process.sync(memory.va(), memory.len() as u64)?;
+                process.sync(*memory)?;
             }
             ["unmap"] => {
                 let (memory, _) = memories.pop().context("nothing is mapped")?;

@@ -100,11 +100,14 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let on_loss = cli.on_loss.map(|choice| match choice {
-        OnLossArg::LastWritten => OnLoss::LastWritten,
-        OnLossArg::Fail => OnLoss::Fail,
-    });
-    let process = Process::attach_choosing(&cli.domain, on_loss)?;
+    let mut builder = Process::builder(&cli.domain);
+    if let Some(on_loss) = cli.on_loss {
+        builder = builder.on_loss(match on_loss {
+            OnLossArg::LastWritten => OnLoss::LastWritten,
+            OnLossArg::Fail => OnLoss::Fail,
+        });
+    }
+    let process = builder.attach()?;
     let area = if cli.area.is_empty() {
         None
     } else {
@@ -159,7 +162,7 @@ fn run(cli: &Cli) -> Result<()> {
         Job::Sync { value } => {
             let (area, memory) = area()?;
             area.word(0, 0).store(value, Ordering::SeqCst);
-            process.sync(memory.va(), memory.len() as u64)?;
+            process.sync(memory)?;
             // Not acknowledged.
             area.word(area.pages() - 1, 1)
                 .store(value, Ordering::SeqCst);
@@ -168,7 +171,7 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Job::Protect => {
             let (_, memory) = area()?;
-            process.protect(memory.va(), memory.len() as u64, Access::Read)?;
+            process.protect(memory, Access::Read)?;
         }
         Job::Free => {
             process.unlink_area(&cli.area)?;

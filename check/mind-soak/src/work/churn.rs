@@ -29,7 +29,7 @@ pub(super) fn run(process: &Process, turn: &mut Turn<'_>) -> Result<()> {
                     .store(pattern(page, word, version), Ordering::Relaxed);
             }
         }
-        process.protect(memory.va(), memory.len() as u64, Access::Read)?;
+        process.protect(memory, Access::Read)?;
         holds(area, version)?;
         process.unmap(memory)?;
     }

@@ -10,13 +10,13 @@
 int main(void)
 {
     volatile char *memory;
-    struct mind *mind = mind_attach("weather", MIND_ON_LOSS_AS_CHOSEN);
+    struct mind *mind = mind_attach("weather", NULL);
 
     CHECK(mind != NULL);
     memory = mind_map(mind, 4096, MIND_ACCESS_WRITE);
     CHECK(memory != NULL);
     /* The agent ends at this. */
-    FAILS(mind_unlink_area(mind, "end"), -1, ENOTCONN, "agent is gone");
+    FAILS(mind_unlink_area(mind, "end"), -1, ENOTCONN, "agent has ended");
     puts("alone");
     fflush(stdout);
     return *memory;

@@ -15,6 +15,45 @@ static void *other_thread(void *argument)
     return NULL;
 }
 
+/* A struct of a later version, with choices that this one does not have. */
+struct later {
+    struct mind_options options;
+    long choice;
+};
+
+static void bad_options(void)
+{
+    struct mind_options options = MIND_OPTIONS_INIT;
+    struct later later;
+
+    options.on_loss = 3;
+    FAILS(mind_attach("d", &options), NULL, EINVAL, "3 is no value of enum mind_on_loss");
+    options.on_loss = -1;
+    FAILS(mind_attach("d", &options), NULL, EINVAL, "-1 is no value of enum mind_on_loss");
+    options.on_loss = MIND_ON_LOSS_FAIL;
+    options.size = 0;
+    FAILS(mind_attach("d", &options), NULL, EINVAL, "the size of struct mind_options is 0; set it to sizeof");
+    options.size = sizeof options - 1;
+    FAILS(mind_attach("d", &options), NULL, EINVAL, "set it to sizeof (struct mind_options)");
+    options.size = (size_t)-1;
+    FAILS(mind_attach("d", &options), NULL, EINVAL, "set it to sizeof (struct mind_options)");
+    options.size = sizeof options;
+    options.reserved = 1;
+    FAILS(mind_attach("d", &options), NULL, E2BIG, "choices that this library does not know");
+    options.reserved = 0;
+    options.socket = "\xff\xfe";
+    FAILS(mind_attach("d", &options), NULL, EINVAL, "socket is not UTF-8");
+
+    memset(&later, 0, sizeof later);
+    later.options.size = sizeof later;
+    later.options.socket = "/nonexistent/socket";
+    later.choice = 1;
+    FAILS(mind_attach("d", (struct mind_options *)&later), NULL, E2BIG, "install the version of libmind");
+    /* It is as good as this version's while it chooses nothing that is new. */
+    later.choice = 0;
+    FAILS(mind_attach("d", (struct mind_options *)&later), NULL, ENOENT, "/nonexistent/socket");
+}
+
 static void bad_arguments(void)
 {
     char place[64];
@@ -25,11 +64,10 @@ static void bad_arguments(void)
     memset(long_name, 'x', 100000);
     long_name[100000] = 0;
 
-    FAILS(mind_attach(NULL, MIND_ON_LOSS_AS_CHOSEN), NULL, EINVAL, "domain is a null pointer");
-    FAILS(mind_attach("\xff\xfe", MIND_ON_LOSS_AS_CHOSEN), NULL, EINVAL, "domain is not UTF-8");
-    FAILS(mind_attach(long_name, MIND_ON_LOSS_AS_CHOSEN), NULL, ENAMETOOLONG, "domain has more than");
-    FAILS(mind_attach("d", 3), NULL, EINVAL, "3 is no value of enum mind_on_loss");
-    FAILS(mind_attach("d", -1), NULL, EINVAL, "-1 is no value of enum mind_on_loss");
+    FAILS(mind_attach(NULL, NULL), NULL, EINVAL, "domain is a null pointer");
+    FAILS(mind_attach("\xff\xfe", NULL), NULL, EINVAL, "domain is not UTF-8");
+    FAILS(mind_attach(long_name, NULL), NULL, ENAMETOOLONG, "domain has more than");
+    bad_options();
 
     FAILS(mind_detach(NULL), -1, EINVAL, "mind is a null pointer");
     FAILS(mind_blade(NULL), -1, EINVAL, "mind is a null pointer");
@@ -62,24 +100,24 @@ static void no_agent(const char *folder)
     char path[4096];
 
     CHECK(unsetenv("MIND_BLADE_SOCKET") == 0);
-    FAILS(mind_attach("d", MIND_ON_LOSS_AS_CHOSEN), NULL, ENOTCONN, "MIND_BLADE_SOCKET is not set");
+    FAILS(mind_attach("d", NULL), NULL, ENOTCONN, "MIND_BLADE_SOCKET is not set");
 
     snprintf(path, sizeof path, "%s/nothing", folder);
     CHECK(setenv("MIND_BLADE_SOCKET", path, 1) == 0);
-    FAILS(mind_attach("d", MIND_ON_LOSS_AS_CHOSEN), NULL, ENOENT, path);
+    FAILS(mind_attach("d", NULL), NULL, ENOENT, path);
     CHECK(strstr(mind_error(), "No such file") != NULL);
 
     /* A socket on which nobody listens any more. */
     snprintf(path, sizeof path, "%s/left", folder);
     CHECK(setenv("MIND_BLADE_SOCKET", path, 1) == 0);
-    FAILS(mind_attach("d", MIND_ON_LOSS_AS_CHOSEN), NULL, ECONNREFUSED, path);
+    FAILS(mind_attach("d", NULL), NULL, ECONNREFUSED, path);
     /* It may be tried as often as one likes. */
-    FAILS(mind_attach("d", MIND_ON_LOSS_AS_CHOSEN), NULL, ECONNREFUSED, path);
+    FAILS(mind_attach("d", NULL), NULL, ECONNREFUSED, path);
 
     memset(path, 'y', sizeof path - 1);
     path[sizeof path - 1] = 0;
     CHECK(setenv("MIND_BLADE_SOCKET", path, 1) == 0);
-    FAILS(mind_attach("d", MIND_ON_LOSS_AS_CHOSEN), NULL, ENAMETOOLONG, "cannot connect");
+    FAILS(mind_attach("d", NULL), NULL, ENAMETOOLONG, "cannot connect");
 }
 
 int main(int count, char **arguments)

@@ -12,7 +12,7 @@ int main(int count, char **arguments)
     pid_t child;
 
     CHECK(count == 2);
-    CHECK(mind_attach(arguments[1], MIND_ON_LOSS_AS_CHOSEN) != NULL);
+    CHECK(mind_attach(arguments[1], NULL) != NULL);
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
