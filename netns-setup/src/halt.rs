@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use mind_workers::Interrupt;
+use mind_cli::Interrupt;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{Error, Result};

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use comfy_table::{Table, presets};
 
+use mind_cli::Interrupt;
 use mind_cli::manual;
-use mind_workers::Interrupt;
 use netns_setup::condition::Condition;
 use netns_setup::plan::{Kind, Plan, SWITCH};
 use netns_setup::testbed::{self, Options, Removed, Testbed};

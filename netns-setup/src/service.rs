@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mind_workers::Interrupt;
+use mind_cli::Interrupt;
 use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 

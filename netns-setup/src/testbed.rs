@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use mind_workers::Interrupt;
+use mind_cli::Interrupt;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::{

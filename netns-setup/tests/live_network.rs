@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mind_workers::Interrupt;
+use mind_cli::Interrupt;
 use netns_setup::condition::Condition;
 use netns_setup::program::Process;
 use netns_setup::state::{Phase, State};

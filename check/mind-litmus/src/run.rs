@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{ValueEnum, value_parser};
+use mind_cli::{Interrupt, Interrupted};
 use mind_litmus::blades::layout::Layout;
 use mind_litmus::report::{NotRun, Report, WRONG};
 use mind_litmus::{blades, runner, simulated, tables};
 use mind_sim::Flaw;
-use mind_workers::{Interrupt, Interrupted};
 use serde_json::json;
 
 use crate::{NAME, answer, answer_json, tests};

@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 
+use mind_cli::Interrupt;
 use mind_litmus::blades::layout::Layout;
 use mind_litmus::report::{Judged, Report, WRONG};
 use mind_litmus::runner::{self, RunError, Runner};
@@ -9,7 +10,6 @@ use mind_litmus::simulated::simulator::Simulator;
 use mind_litmus::test::Test;
 use mind_litmus::{family, parser};
 use mind_sim::Flaw;
-use mind_workers::Interrupt;
 
 fn named(name: &str) -> Test {
     let cycle = family::named(name).unwrap_or_else(|| panic!("{name} is in the collection"));

@@ -1,10 +1,12 @@
 //! What the command lines of the daemons and tools have in common: where the log goes, how an error ends the program,
-//! how sizes are written.
+//! what Ctrl-C does, how sizes are written.
 
+pub mod interrupt;
 pub mod manual;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
+pub use interrupt::{Interrupt, Interrupted};
 pub use tracing_subscriber::filter::LevelFilter;
 
 use tracing_subscriber::EnvFilter;

@@ -27,7 +27,7 @@ enum Bench {
     /// How long a testbed of this machine takes to come up and to go down.
     Testbed(testbed::Args),
     /// What the fault bench runs on each compute blade.
-    #[command(name = fault::WORKER, hide = true)]
+    #[command(name = fault::order::WORKER, hide = true)]
     FaultWorker(fault::worker::Args),
 }
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
-            ExitCode::from(if error.is::<mind_workers::Interrupted>() {
+            ExitCode::from(if error.is::<mind_cli::Interrupted>() {
                 mind_cli::INTERRUPTED
             } else {
                 1
@@ -63,7 +63,7 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
         let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
-        let worker = ["bench", fault::WORKER].into_iter().chain(worker);
+        let worker = ["bench", fault::order::WORKER].into_iter().chain(worker);
         assert!(Cli::try_parse_from(worker).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "across"]).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "over"]).is_err());

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
-use mind_workers::Interrupt;
+use mind_cli::Interrupt;
 use netns_setup::{Options, Testbed};
 use serde::Serialize;
 

@@ -12,7 +12,7 @@ const TAIL: usize = 10;
 
 /// The error, with what explains it from the daemons' logs. An interruption needs no explanation.
 pub fn added_to(error: Error, testbed: &Testbed) -> Error {
-    if error.is::<mind_workers::Interrupted>() {
+    if error.is::<mind_cli::Interrupted>() {
         return error;
     }
     let dead: HashSet<String> = match testbed::look() {

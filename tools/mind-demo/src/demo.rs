@@ -6,7 +6,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use mind_workers::{Heard, Interrupt, Interrupted};
+use mind_cli::{Interrupt, Interrupted};
+use mind_workers::Heard;
 use netns_setup::condition::Condition;
 use netns_setup::testbed::{self, Guard};
 use netns_setup::{Kind, Testbed};

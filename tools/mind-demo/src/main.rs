@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
+use mind_cli::Interrupted;
 use mind_demo::demo::{self, Happenings, Options};
 use mind_demo::rank::Settings;
 use mind_demo::{tables, worker};
-use mind_workers::Interrupted;
 
 /// What errors begin with.
 const NAME: &str = "demo";

@@ -4,15 +4,12 @@
 //!   to, the end of its stderr explains its failure. It is killed when its value goes.
 //! * [`orders`]: the same pipes as the worker sees them. Its process ends with its stdin.
 //! * [`lines`]: a line of JSON each way.
-//! * [`interrupt`]: Ctrl-C, which the tool learns of while it waits for a worker.
 //!
 //! What is said is for each tool to define, and so is where a worker runs.
 
-pub mod interrupt;
 pub mod lines;
 pub mod member;
 pub mod orders;
 
-pub use interrupt::{Interrupt, Interrupted};
 pub use member::{Failed, Heard, Member, NotStarted};
 pub use orders::Orders;

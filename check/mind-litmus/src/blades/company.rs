@@ -10,7 +10,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use mind_workers::{Failed, Heard, Interrupt, Interrupted, Member, NotStarted, lines, member};
+use mind_cli::{Interrupt, Interrupted};
+use mind_workers::{Failed, Heard, Member, NotStarted, lines, member};
 use netns_setup::{Kind, Testbed};
 
 use super::gather::{self, Mismatch};

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
-use mind_workers::Interrupt;
+use mind_cli::Interrupt;
 use netns_setup::Testbed;
 
 use super::company::{Blades, Company, Stage};

@@ -4,8 +4,8 @@ use std::num::NonZero;
 use std::thread;
 
 use anyhow::{Context as _, Result};
+use mind_cli::Interrupt;
 use mind_sim::Flaw;
-use mind_workers::Interrupt;
 
 use super::simulator::Simulator;
 use crate::{

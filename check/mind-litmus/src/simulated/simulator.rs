@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use mind_cli::Interrupt;
 use mind_sim::Flaw;
-use mind_workers::Interrupt;
 
 use super::batch::{BatchError, Setting};
 use super::cast;

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail};
 use mind_api::program::{BladeReport, FromBlade, Packets, ToBlade};
-use mind_workers::{Interrupt, Interrupted};
+use mind_cli::{Interrupt, Interrupted};
 use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
 
 use super::{

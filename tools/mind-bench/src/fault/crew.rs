@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_workers::{Heard, Interrupt, Interrupted, Member, lines, member};
+use mind_cli::{Interrupt, Interrupted};
+use mind_workers::{Heard, Member, lines, member};
 
-use super::order::{Answer, Order};
+use super::order::{Answer, Order, WORKER};
 
 /// How long an order may take before the bench gives up. Not a bound on performance.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,7 +41,7 @@ impl Worker {
         spawn: impl FnOnce(&mut Command) -> Result<Child>,
     ) -> Result<Self> {
         let mut command =
-            member::own_program(super::WORKER).context("cannot tell where this program lies")?;
+            member::own_program(WORKER).context("cannot tell where this program lies")?;
         command.args(args);
         let mut worker = Self::of(name, command, interrupt, spawn)?;
         match worker.wait()? {

@@ -2,7 +2,8 @@
 //! compute blades, beside what no fault can be faster than, measured in the same run on the same
 //! processors.
 //!
-//! * [`placement`]: which thread runs where,
+//! * [`measure`]: the order of a run,
+//! * [`placement`]: which thread runs where, [`fan_out`]: what copies invalidations,
 //! * [`userfault`] and [`network`]: the two limits,
 //! * [`blades`]: the system that is measured; [`transitions`] and [`eviction`]: what is measured,
 //! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`order`]: what
@@ -12,8 +13,10 @@
 mod blades;
 mod crew;
 mod eviction;
+mod fan_out;
+mod measure;
 mod network;
-mod order;
+pub(crate) mod order;
 mod placement;
 mod program;
 mod report;
@@ -22,33 +25,15 @@ mod transitions;
 mod userfault;
 pub(crate) mod worker;
 
-use std::{
-    collections::BTreeMap,
-    io::{IsTerminal as _, Write as _},
-};
+use std::io::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::ValueEnum;
-use serde::Serialize;
+use mind_cli::Interrupt;
 
-use blades::Blades;
-use crew::Worker;
-use eviction::Evicting;
-use mind_workers::Interrupt;
-use order::Order;
-use placement::{Awake, Placement, Sharing};
-use report::{Measured, MeasuredTransition, Report};
-use samples::{Quantiles, Samples};
-use transitions::{BATCH, Transitions};
-use userfault::Handler;
-
-/// The subcommand that workers are started with.
-pub(crate) const WORKER: &str = "fault-worker";
-
-/// Local faults for each access of a transition: they cost less and vary more.
-const LOCAL_PER_ACCESS: usize = 4;
-/// Exchanges on the bare network for each access of a transition, before and after.
-const EXCHANGES_PER_ACCESS: usize = 2;
+use fan_out::FanOut;
+use measure::{Run, measure};
+use placement::Sharing;
+use report::Report;
 
 /// What `cargo xtask bench fault` takes.
 #[derive(clap::Args)]
@@ -73,22 +58,18 @@ pub(crate) struct Args {
     fan_out: FanOut,
 }
 
-/// Who copies an invalidation for several blades.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FanOut {
-    /// The switch's TC program.
-    Switch,
-    /// The controller.
-    Controller,
-}
-
 /// Runs `cargo xtask bench fault`. When it returns, however it does, nothing of it is left.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.samples > 0, "--samples must be 1 or more");
     ensure!(args.evict_ms > 0, "--evict-ms must be 1 or more");
     let interrupt = Interrupt::with_signals().context("cannot take Ctrl-C")?;
-    let measured = measure(args, &interrupt);
+    let run = Run {
+        samples: args.samples,
+        evict_ms: args.evict_ms,
+        placement: args.placement,
+        fan_out: args.fan_out,
+    };
+    let measured = measure(&run, &interrupt);
     // Whatever failed then, it was meant to end.
     interrupt.check()?;
     let report = Report::new(measured?);
@@ -108,140 +89,4 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         eprintln!("{complaint}");
     }
     Ok(())
-}
-
-fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
-    let placement = Placement::new(args.placement)?;
-    let awake = Awake::hold();
-    if let Err(error) = &awake {
-        eprintln!("{error:#}: figures are those of processors that sleep");
-    }
-    // Before and after, since there is one testbed at a time and the machine's mood changes.
-    let mut network = Samples::default();
-    let exchanges = args.samples * EXCHANGES_PER_ACCESS;
-    progress("the bare network");
-    network.add(network::measure(&placement, exchanges, interrupt)?);
-    let System {
-        userfault,
-        by_process,
-        transitions,
-        strays,
-        evicting,
-    } = system(args, &placement, interrupt)?;
-    progress("the bare network again");
-    network.add(network::measure(&placement, exchanges, interrupt)?);
-    progress("");
-    Ok(Measured {
-        placement: placement.sharing(),
-        fan_out: args.fan_out,
-        kept_awake: awake.is_ok(),
-        userfault,
-        by_process,
-        network: quantiles(network)?,
-        transitions,
-        evicting,
-        strays,
-    })
-}
-
-/// What is measured while the system is there.
-struct System {
-    userfault: Quantiles,
-    by_process: Quantiles,
-    transitions: BTreeMap<String, MeasuredTransition>,
-    strays: usize,
-    evicting: Evicting,
-}
-
-fn system(args: &Args, placement: &Placement, interrupt: &Interrupt) -> Result<System> {
-    progress("bringing the testbed up");
-    let mut blades = Blades::up(placement, args.fan_out == FanOut::Controller, interrupt)?;
-    let mut local = Local {
-        by_thread: userfault::start(Handler::Thread, placement, interrupt)?,
-        by_process: userfault::start(Handler::Process, placement, interrupt)?,
-    };
-    let measured = on(&mut blades, &mut local, args, interrupt);
-    measured.map_err(|error| blades.explained(error))
-}
-
-/// The workers whose faults are resolved locally.
-struct Local {
-    by_thread: Worker,
-    by_process: Worker,
-}
-
-fn on(
-    blades: &mut Blades,
-    local: &mut Local,
-    args: &Args,
-    interrupt: &Interrupt,
-) -> Result<System> {
-    let mut userfault = Samples::default();
-    let mut by_process = Samples::default();
-    let mut transitions = Transitions::default();
-    // Round by round: whatever else the machine does hits the limit and all transitions.
-    let batches: Vec<_> = batches(args.samples).collect();
-    for (round, &batch) in batches.iter().enumerate() {
-        progress(&format!("round {} of {}", round + 1, batches.len()));
-        let order = Order::Measure {
-            count: batch * LOCAL_PER_ACCESS,
-        };
-        userfault.add(local.by_thread.times(&order)?);
-        by_process.add(local.by_process.times(&order)?);
-        transitions.round(blades, batch, interrupt)?;
-    }
-    progress("evicting");
-    let evicting = eviction::measure(blades, args.evict_ms)?;
-    let Transitions {
-        samples,
-        mut agent_us,
-        strays,
-    } = transitions;
-    let transition = |(name, samples): (String, Samples)| -> Result<_> {
-        let transition = MeasuredTransition {
-            times: quantiles(samples)?,
-            agent_p50_us: agent_us.remove(&name).unwrap_or(0.0),
-        };
-        Ok((name, transition))
-    };
-    Ok(System {
-        userfault: quantiles(userfault)?,
-        by_process: quantiles(by_process)?,
-        transitions: samples.into_iter().map(transition).collect::<Result<_>>()?,
-        strays,
-        evicting,
-    })
-}
-
-/// The rounds' sizes: as few as the batch's size allows, and of almost the same size.
-fn batches(samples: usize) -> impl Iterator<Item = usize> {
-    let rounds = samples.div_ceil(BATCH);
-    (0..rounds).map(move |round| samples * (round + 1) / rounds - samples * round / rounds)
-}
-
-fn quantiles(samples: Samples) -> Result<Quantiles> {
-    samples.quantiles().context("nothing was measured")
-}
-
-/// Says what is going on, where somebody watches.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        // Over whatever was there.
-        eprint!("\r\x1b[K{text}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_are_all_samples_and_never_too_large() {
-        for samples in [1, 249, 250, 251, 5000, 5001, 12_345] {
-            let batches: Vec<_> = batches(samples).collect();
-            assert_eq!(batches.iter().sum::<usize>(), samples);
-            assert!(batches.iter().all(|batch| (1..=BATCH).contains(batch)));
-            assert_eq!(batches.len(), samples.div_ceil(BATCH));
-        }
-    }
 }

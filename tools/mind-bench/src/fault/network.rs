@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use mind_cli::Interrupt;
 use mind_common::{
     addr::{PAGE_SIZE, Va, WINDOW_BASE},
     id::DomainId,
@@ -18,7 +19,6 @@ use mind_common::{
 };
 use mind_dataplane::{attach, harness::Bare};
 use mind_machines::datagram::{Datagram, Envelope, PageRequest};
-use mind_workers::Interrupt;
 use netns_setup::{
     Options, Testbed,
     plan::{INTERFACE, SWITCH},

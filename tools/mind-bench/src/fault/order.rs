@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The subcommand that workers are started with.
+pub(crate) const WORKER: &str = "fault-worker";
+
 /// The protection domain of the workers on blades.
 pub(super) const DOMAIN: &str = "fault-bench";
 

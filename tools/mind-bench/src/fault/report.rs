@@ -8,8 +8,8 @@ use mind_common::directory::Transition;
 use serde::Serialize;
 
 use super::{
-    FanOut,
     eviction::Evicting,
+    fan_out::FanOut,
     placement::Sharing,
     samples::Quantiles,
     transitions::{Kind, MEASURED},

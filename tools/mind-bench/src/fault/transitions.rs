@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use mind_api::program::TransitionReport;
+use mind_cli::Interrupt;
 use mind_common::{
     addr::{INITIAL_REGION_ORDER, PAGE_SIZE},
     directory::Transition,
 };
-use mind_workers::Interrupt;
 
 use super::{
     blades::{Blades, CACHE},

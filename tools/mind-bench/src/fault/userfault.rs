@@ -6,9 +6,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{ValueEnum, builder::PossibleValue};
+use mind_cli::Interrupt;
 use mind_common::addr::{INITIAL_REGION_ORDER, PAGE_SIZE, Page, Va, WINDOW_BASE};
 use mind_userfault::{Backing, Outcome, Window};
-use mind_workers::Interrupt;
 use rustix::{
     event::epoll,
     io::Errno,

@@ -1,18 +1,18 @@
-//! Ctrl-C: whoever waits finds out, and the tool ends through its usual way out.
+//! Ctrl-C: what waits is told, and the program ends through its usual way out.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Somebody wanted the tool to end.
+/// The program was told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted; nothing is left running")]
 pub struct Interrupted;
 
-/// What is to be done when somebody wants the tool to end.
+/// What is to be done when the program is told to end.
 type Listener = Box<dyn FnOnce() + Send>;
 
-/// Whether somebody wants the tool to end, and who waits for something else meanwhile.
+/// Whether the program was told to end, and what is to be called then.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     wanted: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ impl fmt::Debug for Interrupt {
 }
 
 impl Interrupt {
-    /// Takes SIGINT, SIGTERM and SIGHUP for the wish to end, from now on. To be called once.
+    /// From now on SIGINT, SIGTERM and SIGHUP tell the program to end. To be called once.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Wants the tool to end.
+    /// Tells the program to end.
     pub fn happen(&self) {
         self.wanted.store(true, Ordering::SeqCst);
         let listeners = std::mem::take(&mut *self.lock());
@@ -50,7 +50,7 @@ impl Interrupt {
         }
     }
 
-    /// Has `listener` called when it comes to that; at once if it has.
+    /// Has `listener` called when the program is told to end; at once if it has been.
     pub fn tell(&self, listener: impl FnOnce() + Send + 'static) {
         self.lock().push(Box::new(listener));
         if self.is_wanted() {
@@ -58,7 +58,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether somebody wants the tool to end.
+    /// Whether the program was told to end.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst)
     }
@@ -90,7 +90,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn whoever_waits_is_told_whether_before_or_after() {
+    fn a_listener_is_told_whether_it_comes_before_or_after() {
         let interrupt = Interrupt::default();
         let (sender, told) = mpsc::channel();
         let early = sender.clone();

@@ -1,0 +1,15 @@
+//! Which part of the system copies an invalidation: a choice of the run, which the testbed is made with and the report
+//! names.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Who copies an invalidation for several blades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FanOut {
+    /// The switch's TC program.
+    Switch,
+    /// The controller.
+    Controller,
+}
