@@ -1,4 +1,4 @@
-//! `mind-ctl`: the controller's daemon and the operator's command line. This file holds the command line only.
+//! `mind-ctl`: the operator's command line. What each verb does is in [`operator`]; [`serve`] becomes the daemon.
 
 mod operator;
 mod serve;
@@ -20,7 +20,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Load the data plane onto this host's ports and serve blades and programs, until SIGTERM.
+    /// Become the controller's daemon, `mind-controller`, with these arguments.
+    #[command(disable_help_flag = true)]
     Serve(serve::Args),
     /// Say what there is: blades, memory, ports, domains, losses.
     Status(status::Args),
@@ -103,26 +104,29 @@ fn wants_json(arguments: &[OsString]) -> bool {
 }
 
 fn run(verb: Verb) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the threads for connections")?;
     match verb {
-        Verb::Serve(args) => runtime.block_on(serve::run(args)),
-        Verb::Status(args) => runtime.block_on(status::run(&args)),
-        Verb::Blades(args) => runtime.block_on(blades::run(&args)),
-        Verb::Vmas(args) => runtime.block_on(vmas::run(&args)),
-        Verb::Regions(args) => runtime.block_on(regions::run(&args)),
-        Verb::Ports(args) => runtime.block_on(ports::run(&args)),
-        Verb::Counters(args) => runtime.block_on(ports::run_counters(&args)),
-        Verb::Top(args) => runtime.block_on(top::run(&args)),
-        Verb::Trace(args) => runtime.block_on(trace::run(&args)),
-        Verb::Check(args) => runtime.block_on(check::run(&args)),
-        Verb::Region(args) => runtime.block_on(region::run(&args)),
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Status(args) => block_on(status::run(&args)),
+        Verb::Blades(args) => block_on(blades::run(&args)),
+        Verb::Vmas(args) => block_on(vmas::run(&args)),
+        Verb::Regions(args) => block_on(regions::run(&args)),
+        Verb::Ports(args) => block_on(ports::run(&args)),
+        Verb::Counters(args) => block_on(ports::run_counters(&args)),
+        Verb::Top(args) => block_on(top::run(&args)),
+        Verb::Trace(args) => block_on(trace::run(&args)),
+        Verb::Check(args) => block_on(check::run(&args)),
+        Verb::Region(args) => block_on(region::run(&args)),
         Verb::Completions(args) => args.print(Cli::command()),
         Verb::Man(args) => args.write(Cli::command()),
     }
+}
+
+fn block_on(answer: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start what waits for connections")?
+        .block_on(answer)
 }
 
 #[cfg(test)]

@@ -67,8 +67,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
     let controller = Plan::controller().to_string();
 
     let mut command = vec![
-        program("mind-ctl"),
-        "serve".to_owned(),
+        program("mind-controller"),
         format!("--listen={controller}"),
         format!("--pin={}", paths::pins(SWITCH).display()),
         format!("--state={}", paths::records().display()),
@@ -298,7 +297,7 @@ mod tests {
                 ("m0", "mind-m0", Role::Memory)
             ]
         );
-        assert_eq!(services[0].command[0], "/opt/mind-ctl");
+        assert_eq!(services[0].command[0], "/opt/mind-controller");
         assert!(services[0].command.contains(&"--port=c0".to_owned()));
         assert!(
             services[1]

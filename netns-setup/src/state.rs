@@ -142,7 +142,7 @@ mod tests {
             name: "ctl".into(),
             role: Role::Controller,
             namespace: "mind-sw".into(),
-            command: vec!["mind-ctl".into()],
+            command: vec!["mind-controller".into()],
             process,
         });
         state.write(&path).unwrap();

@@ -213,7 +213,7 @@ const DAEMON: &str = "NETNS_SETUP_TEST_DAEMON";
 struct Programs(PathBuf);
 
 impl Programs {
-    /// `mind-ctl` and `mind-blade`, which do what the shell script `blade` says.
+    /// `mind-controller` and `mind-blade`, which do what the shell script `blade` says.
     fn new(name: &str, blade: &str) -> Self {
         let folder =
             std::env::temp_dir().join(format!("netns-setup-{}-{name}", std::process::id()));
@@ -224,7 +224,7 @@ impl Programs {
             own.display()
         );
         for (name, text) in [
-            ("mind-ctl", &*serve),
+            ("mind-controller", &*serve),
             ("mind-blade", if blade.is_empty() { &serve } else { blade }),
         ] {
             let path = folder.join(name);
@@ -368,6 +368,6 @@ fn a_missing_program_is_named_and_leaves_nothing() {
         ..Options::default()
     };
     let error = Testbed::up(&options).unwrap_err();
-    assert_eq!(error.to_string(), "cannot start /nowhere/mind-ctl");
+    assert_eq!(error.to_string(), "cannot start /nowhere/mind-controller");
     assert_nothing_is_left();
 }

@@ -13,7 +13,7 @@ use crate::setup;
 use crate::workspace;
 
 /// The daemons. Programs look for them beside themselves.
-const DAEMONS: [&str; 2] = ["mind-blade", "mind-ctl"];
+const DAEMONS: [&str; 2] = ["mind-blade", "mind-controller"];
 
 /// Builds the eBPF object, the daemons and the package `name`, and becomes its program, with `args`. Does not return
 /// if all goes well: signals are for the program, which cleans up.
@@ -82,7 +82,7 @@ mod tests {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","target":{"name":"anyhow"},"executable":null}"#,
             "\n",
-            r#"{"reason":"compiler-artifact","executable":"/t/release/mind-ctl"}"#,
+            r#"{"reason":"compiler-artifact","executable":"/t/release/mind-controller"}"#,
             "\nnot JSON\n",
             r#"{"reason":"compiler-artifact","executable":"/t/release/mind-demo"}"#,
             "\n",

@@ -2,7 +2,6 @@
 //! loads the data plane on this host's interfaces.
 
 use std::ffi::OsString;
-use std::iter;
 
 use anyhow::Result;
 
@@ -11,15 +10,12 @@ use crate::launch::launch;
 /// What `cargo xtask build-and-load` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What `mind-ctl serve` takes: `--port IFACE...`, `--address A.B.C.D/BITS` and so on; `--help` lists it.
+    /// What `mind-controller` takes: `--port IFACE...`, `--address A.B.C.D/BITS` and so on; `--help` lists it.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
 
 /// Runs `cargo xtask build-and-load`. Does not return if all goes well: signals are for the controller, which unloads.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let args: Vec<_> = iter::once("serve".into())
-        .chain(args.args.iter().cloned())
-        .collect();
-    launch("mind-ctl", &args)
+    launch("mind-controller", &args.args)
 }

@@ -82,7 +82,7 @@ fn everything_is_where_a_distribution_would_have_it() -> Result<()> {
         ("lib/pkgconfig/mind.pc".into(), 0o644),
     ];
     expected.extend(documents.map(|name| (format!("share/doc/mind/{name}"), 0o644)));
-    for program in ["mind-blade", "mind-ctl", "netns-setup"] {
+    for program in ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"] {
         expected.extend([
             (format!("bin/{program}"), 0o755),
             (format!("share/man/man1/{program}.1"), 0o644),

@@ -295,7 +295,7 @@ pub fn programs() -> Result<PathBuf> {
         .skip(1)
         .find(|folder| folder.file_name().is_some_and(|name| name != "deps"))
         .unwrap_or(Path::new("."));
-    for name in ["mind-ctl", "mind-blade"] {
+    for name in ["mind-controller", "mind-ctl", "mind-blade"] {
         need(folder, name)?;
     }
     Ok(folder.to_owned())

@@ -126,8 +126,8 @@ fn in_use(bed: &Bed) -> Result<()> {
 
 /// The controller in the switch's namespace, which makes its bridge itself.
 fn serve(name: &str, ports: &[&str]) -> Result<Service> {
-    let program = bed::programs()?.join("mind-ctl");
-    let mut command = vec![program.display().to_string(), "serve".to_owned()];
+    let program = bed::programs()?.join("mind-controller");
+    let mut command = vec![program.display().to_string()];
     command.extend(ports.iter().map(|&port| port.to_owned()));
     command.extend([
         format!("--bridge={BRIDGE}"),

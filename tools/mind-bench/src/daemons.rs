@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 pub(crate) fn folder() -> Result<PathBuf> {
     let program = std::env::current_exe().context("cannot tell where this program lies")?;
     let folder = program.parent().context("this program lies nowhere")?;
-    for name in ["mind-ctl", "mind-blade"] {
+    for name in ["mind-controller", "mind-blade"] {
         ensure!(
             folder.join(name).exists(),
             "{name} is not in {}: `cargo xtask bench` builds it",

@@ -24,7 +24,7 @@ const NAME: &str = "libmind.so";
 
 /// Installs it from the folder `built`.
 pub(super) fn install(tree: &Tree, built: &Path) -> Result<()> {
-    let source = workspace::root().join("mind-c");
+    let source = workspace::root().join("host/mind-c");
     let folder = tree.libdir();
     let file = format!("{NAME}.{VERSION}");
     tree.copy(&super::need(built, NAME)?, folder.join(&file), 0o644)?;

@@ -15,7 +15,7 @@ use crate::{build, process, workspace};
 use tree::Tree;
 
 /// The programs. Each prints its own manual pages and completions.
-const PROGRAMS: [&str; 3] = ["mind-blade", "mind-ctl", "netns-setup"];
+const PROGRAMS: [&str; 4] = ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"];
 
 /// Shells, each with where the completions for a program go: a folder, and what comes before and after its name.
 const SHELLS: [(&str, &str, [&str; 2]); 3] = [

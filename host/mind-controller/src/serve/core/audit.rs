@@ -19,7 +19,7 @@ use mind_common::{
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     table::{Peer, Permission, Port as PortEntry},
 };
-use mind_ctl::registry::Blade;
+use mind_controller::registry::Blade;
 use mind_dataplane::{Switch, attach};
 
 use super::{
@@ -31,7 +31,7 @@ use super::{
 };
 
 /// What helps against tables that are not as the books say.
-const RELOAD: &str = "restart `mind-ctl serve`, which fills the tables anew";
+const RELOAD: &str = "restart `mind-controller`, which fills the tables anew";
 
 /// Compares things of one kind, and notes what differs.
 struct Audit {

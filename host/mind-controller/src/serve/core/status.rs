@@ -12,7 +12,7 @@ use mind_common::{
     directory::Prior,
     id::BladeId,
 };
-use mind_ctl::directory::Entry;
+use mind_controller::directory::Entry;
 use mind_dataplane::attach;
 
 use super::{

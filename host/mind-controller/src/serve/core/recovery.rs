@@ -3,7 +3,7 @@
 //!
 //! The data plane goes on all the while. Until all agents are back, or have had time enough, nothing is changed and
 //! requests wait; then the maps become what the books say, blades that did not come back are gone, and regions that
-//! were held for a change are reset. See [`takeover`](mind_ctl::takeover) for what was half done.
+//! were held for a change are reset. See [`takeover`](mind_controller::takeover) for what was half done.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use mind_common::{
     id::{BladeId, BladeSet, DomainId, MAX_BLADES},
     table::Peer,
 };
-use mind_ctl::{
+use mind_controller::{
     directory::{Entry, Regions, Slot, Table},
     registry::Blade,
     takeover::{Found, FoundSlot, Takeover},

@@ -14,7 +14,7 @@ use mind_common::{
     id::{BladeId, BladeSet, Connection},
     table::{PEER_PRESENT, Peer, Port as PortEntry, PortKind, Translation},
 };
-use mind_ctl::{
+use mind_controller::{
     directory::{Entry, Regions, Slot},
     registry::{Blade, Port},
 };

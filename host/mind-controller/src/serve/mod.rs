@@ -1,4 +1,4 @@
-//! `mind-ctl serve`: the controller's daemon.
+//! `mind-controller`: the controller's daemon.
 //!
 //! * [`core`] carries out what the policy decides, on the data plane and on blades,
 //! * [`session`] is a connection of a blade, a program's agent or an operator, [`door`] where operators come in,
@@ -59,7 +59,7 @@ const LEAST_MTU: i64 = (wire::OUTER_LEN - ETHERNET_LEN + wire::MAX_LEN) as i64;
 /// Bytes of an Ethernet header.
 const ETHERNET_LEN: usize = 14;
 
-/// What `mind-ctl serve` takes.
+/// What `mind-controller` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The ports of the switch.

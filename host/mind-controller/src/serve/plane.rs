@@ -86,7 +86,7 @@ impl Plane {
         }
         let limits = SwitchLimits {
             interfaces: highest + 1,
-            domains: mind_ctl::registry::MAX_DOMAIN + 1,
+            domains: mind_controller::registry::MAX_DOMAIN + 1,
             slots: args.slots.saturating_add(1),
             // As many blocks as slots of the largest region; more if vmas are small.
             blocks: args.slots.max(1),

@@ -11,7 +11,7 @@ use mind_common::{
     directory::{Word, machine::Loss},
     id::{BladeId, BladeSet, Connection},
 };
-use mind_ctl::directory::{Entry, Regions, Slot, Step};
+use mind_controller::directory::{Entry, Regions, Slot, Step};
 use mind_machines::controller::procedure::{
     Change, Do, Jointly, Outcome, Procedure, Which, jointly,
 };

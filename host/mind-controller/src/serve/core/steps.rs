@@ -8,7 +8,7 @@ use mind_common::{
     serial::Seq,
     table::{MAY_READ, MAY_WRITE, Permission, Slot},
 };
-use mind_ctl::{
+use mind_controller::{
     directory::{Entry, Step},
     protect::{Change, Class},
 };

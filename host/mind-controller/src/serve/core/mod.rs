@@ -37,7 +37,7 @@ use mind_common::{
     directory::machine::may_write_back,
     id::{BladeId, BladeSet},
 };
-use mind_ctl::{
+use mind_controller::{
     directory::{Entry, Regions, Step},
     policy::{GivenUp, Plan, Policy},
     registry::{Blade, Member},
@@ -408,7 +408,7 @@ impl Core {
         &mut self,
         caller: Member,
         domain: u32,
-        plan: Plan<mind_ctl::policy::Mapped>,
+        plan: Plan<mind_controller::policy::Mapped>,
     ) -> Result<Reply, Failure> {
         let range = plan.result;
         match self.carry_out(plan).await {

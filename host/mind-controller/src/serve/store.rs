@@ -8,7 +8,7 @@ use std::{net::Ipv4Addr, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 use mind_api::{Failure, Reply};
-use mind_ctl::records::{Change, Key};
+use mind_controller::records::{Change, Key};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Deserialize, Serialize};
 
