@@ -16,7 +16,7 @@ local messages = {
   [0xc6] = "FAN-OUT",
 }
 local targets = { [0] = "invalid", [1] = "shared" }
-local supplies = { [0] = "grant", [1] = "fetch", [2] = "forward" }
+local sources = { [0] = "grant", [1] = "fetch", [2] = "forward" }
 
 local pages = { " page", " pages" }
 local bytes = { " byte", " bytes" }
@@ -36,7 +36,7 @@ local f = {
   region = ProtoField.uint64("mind.region", "First address of the region", base.HEX),
   requester = ProtoField.uint8("mind.requester", "Requesting blade", base.DEC),
   target = ProtoField.uint8("mind.target", "State left to the blade", base.DEC, targets),
-  supply = ProtoField.uint8("mind.supply", "How the requester gets the page", base.DEC, supplies),
+  source = ProtoField.uint8("mind.source", "How the requester gets the page", base.DEC, sources),
   dropped = ProtoField.uint16("mind.dropped", "Dropped in vain", base.UNIT_STRING, pages),
   flushed = ProtoField.uint16("mind.flushed", "Written back", base.UNIT_STRING, pages),
   slot = ProtoField.uint32("mind.slot", "Slot of the directory", base.DEC),
@@ -80,17 +80,17 @@ local function invalidation(tree, header)
   end
   tree:add(f.requester, header(21, 1))
   tree:add(f.target, header(22, 1))
-  tree:add(f.supply, header(23, 1))
+  tree:add(f.source, header(23, 1))
   tree:add(f.dropped, header(24, 2))
   tree:add(f.flushed, header(26, 2))
   tree:add(f.slot, header(28, 4))
   return string.format(
-    "va=0x%s order=%u for=c%u leaves=%s supply=%s",
+    "va=0x%s order=%u for=c%u leaves=%s source=%s",
     va:tohex(),
     order,
     header(21, 1):uint(),
     targets[header(22, 1):uint()] or "?",
-    supplies[header(23, 1):uint()] or "?"
+    sources[header(23, 1):uint()] or "?"
   )
 end
 

@@ -73,11 +73,12 @@ fn what_makes_no_sense_is_refused() {
     ] {
         assert_eq!(run(wrong).0, Some(2), "{wrong:?}");
     }
-    let cycle = "PodWR Fre PodWR Fre PodWR Fre PodWR Fre PodWR Fre";
-    let (code, _, stderr) = run(&["--sim", cycle]);
+    // Nine variables, for two threads.
+    let cycle = format!("{} Rfe PodRR Fre", ["PodWW"; 8].join(" "));
+    let (code, _, stderr) = run(&["--sim", "--iterations=10", &cycle]);
     assert_eq!(code, Some(1));
     assert!(
-        stderr.contains("with the layout one-page there is room for 4"),
+        stderr.contains("with the layout one-page there is room for 8"),
         "{stderr}"
     );
 }

@@ -17,7 +17,7 @@ int main(int count, char **arguments)
     CHECK(word != NULL);
     atomic_fetch_add(word, strtoull(arguments[3], NULL, 10));
     CHECK(mind_detach(mind) == 0);
-    FAILS(mind_sync(mind, (void *)word, 8), -1, ENOTCONN, "agent has ended");
+    FAILS(mind_sync(mind, (void *)word, 8), -1, ENOTCONN, "has detached");
     puts("left");
     fflush(stdout);
     while (getchar() != EOF)
