@@ -2,6 +2,7 @@
 //! how sizes are written.
 
 pub mod manual;
+pub mod reference;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
