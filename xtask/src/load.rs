@@ -21,5 +21,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let args: Vec<_> = iter::once("serve".into())
         .chain(args.args.iter().cloned())
         .collect();
-    launch("mind-ctl", &args)
+    launch("mind-ctl", &[], &args)
 }

@@ -3,11 +3,13 @@
 //! * [`book`] puts the book together, with the pages that are generated, and renders it,
 //! * [`reference`] generates pages from what the code declares: commands, configuration, metrics, verdicts,
 //! * [`links`] checks that every link leads somewhere and every file that is named exists,
+//! * [`layers`] draws the crates and what they use,
 //! * [`figures`] renders measured figures for the README,
 //! * [`machine`] says on what they were measured.
 
 pub mod book;
 pub mod figures;
+pub mod layers;
 pub mod links;
 pub mod machine;
 pub mod reference;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use mind_docs::{
-    book,
+    book, layers,
     links::{self, Checkout, Document},
     reference::{self, Page},
     root,
@@ -46,6 +46,14 @@ fn every_page_is_in_the_summary_and_every_drawing_is_shown() {
             "no page shows {name}"
         );
     }
+}
+
+/// `UPDATE_EXPECT=1` in the environment writes it.
+#[test]
+fn the_drawing_of_the_crates_is_as_their_manifests_say() {
+    let crates = layers::read(root()).expect("manifests can be read");
+    let file = root().join(layers::FILE);
+    expect_test::expect_file![file].assert_eq(&layers::render(&crates));
 }
 
 /// The checker computes anchors by itself; the rendered book has the last word.
