@@ -153,7 +153,7 @@ impl Process {
     }
 
     /// Waits until memory has what the domain's programs on this blade wrote to a range before. From
-    /// then on it outlives the blade (`docs/guarantees.md`).
+    /// then on it outlives the blade (`docs/src/guarantees.md`).
     ///
     /// # Errors
     ///
