@@ -29,7 +29,7 @@ pub struct Parameter {
     pub value: Option<String>,
     /// What it means: a sentence, or more.
     pub meaning: String,
-    /// The value where none is given.
+    /// The value where none is given; `None` also where it is hidden, since it is the machine's.
     pub default: Option<String>,
     /// All values that there are, if they are few.
     pub choices: Vec<String>,
@@ -101,7 +101,8 @@ impl Parameter {
             short: arg.get_short(),
             value,
             meaning: help.map(ToString::to_string).unwrap_or_default(),
-            default: (takes_value && !defaults.is_empty()).then(|| defaults.join(" ")),
+            default: (takes_value && !defaults.is_empty() && !arg.is_hide_default_value_set())
+                .then(|| defaults.join(" ")),
             choices: choices(arg, takes_value),
             variable: arg
                 .get_env()

@@ -86,8 +86,8 @@ const OTHERS: usize = 3;
 pub fn read(root: &Path) -> Result<Vec<Crate>> {
     let manifest = |folder: &str| -> Result<toml::Table> {
         let file = root.join(folder).join("Cargo.toml");
-        let text = fs::read_to_string(&file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
+        let text =
+            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         toml::from_str(&text).with_context(|| format!("{} is no manifest", file.display()))
     };
     let workspace = manifest("")?;
@@ -135,15 +135,23 @@ fn levels(crates: &[Crate]) -> BTreeMap<&str, usize> {
 
 const WIDTH: usize = 880;
 const PER_LINE: usize = 5;
-const BOX: (usize, usize) = (160, 62);
-const STEP: (usize, usize) = (170, 72);
+/// Width of a box, and from one box to the next.
+const BOX: usize = 160;
+const STEP: usize = 170;
+/// Height of a box's name, and of a line of small text.
+const NAME: usize = 24;
+const SMALL: usize = 12;
+/// Room below a line of boxes.
+const BELOW: usize = 10;
 const LEFT: usize = 18;
 /// Room above the first line, for the legend.
 const TOP: usize = 66;
 /// Room between two levels, besides that between lines.
 const GAP: usize = 14;
 /// Letters of a line of small text in a box.
-const LETTERS: usize = 29;
+const LETTERS: usize = 27;
+/// Letters of a name that is written in full size.
+const NAME_LETTERS: usize = 22;
 
 /// The drawing.
 pub fn render(crates: &[Crate]) -> String {
@@ -153,14 +161,19 @@ pub fn render(crates: &[Crate]) -> String {
     legend(&mut body);
     let mut y = TOP;
     for level in (0..=highest).rev() {
-        let mut row: Vec<_> = crates.iter().filter(|own| levels[own.name()] == level).collect();
+        let mut row: Vec<_> = crates
+            .iter()
+            .filter(|own| levels[own.name()] == level)
+            .collect();
         row.sort_by_key(|own| (group_of(own), own.folder.clone()));
         for line in row.chunks(PER_LINE) {
-            let x = (WIDTH - line.len() * STEP.0 + STEP.0 - BOX.0) / 2;
+            let x = (WIDTH - line.len() * STEP + STEP - BOX) / 2;
+            let lines = line.iter().map(|own| wrapped(&own.uses).len()).max();
+            let height = NAME + SMALL * lines.unwrap_or(0) + 4;
             for (place, own) in line.iter().enumerate() {
-                draw(&mut body, own, x.max(LEFT) + place * STEP.0, y);
+                draw(&mut body, own, (x.max(LEFT) + place * STEP, y), height);
             }
-            y += STEP.1;
+            y += height + BELOW;
         }
         if level > 0 {
             let _ = writeln!(
@@ -206,14 +219,19 @@ fn legend(body: &mut String) {
     }
 }
 
-fn draw(body: &mut String, own: &Crate, x: usize, y: usize) {
+fn draw(body: &mut String, own: &Crate, (x, y): (usize, usize), height: usize) {
+    let size = if own.folder.len() > NAME_LETTERS {
+        "10.5"
+    } else {
+        "12"
+    };
     let class = GROUPS[group_of(own)].class;
     let _ = writeln!(
         body,
         "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\" class=\"{class}\"/>\n\
-         <text x=\"{}\" y=\"{}\" class=\"head\" font-size=\"12\">{}</text>",
-        BOX.0,
-        BOX.1,
+         <text x=\"{}\" y=\"{}\" class=\"head\" font-size=\"{size}\">{}</text>",
+        BOX,
+        height,
         x + 8,
         y + 17,
         own.folder
@@ -223,7 +241,7 @@ fn draw(body: &mut String, own: &Crate, x: usize, y: usize) {
             body,
             "<text x=\"{}\" y=\"{}\" class=\"quiet\" font-size=\"9.5\">{text}</text>",
             x + 8,
-            y + 31 + line * 12
+            y + 31 + line * SMALL
         );
     }
 }
@@ -298,18 +316,28 @@ mod tests {
     #[test]
     fn the_drawing_names_each_crate_and_what_it_uses() {
         let svg = render(&crates());
-        for text in [">host/mind-blade<", ">mind-common<", ">uses common, machines<"] {
+        for text in [
+            ">host/mind-blade<",
+            ">mind-common<",
+            ">uses common, machines<",
+        ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
     }
 
     #[test]
     fn a_long_list_is_folded() {
-        let uses = ["mind-api", "mind-cli", "mind-client", "mind-common", "mind-machines"];
+        let uses = [
+            "mind-api",
+            "mind-cli",
+            "mind-client",
+            "mind-common",
+            "mind-machines",
+        ];
         let uses = uses.map(str::to_owned).into();
         assert_eq!(
             wrapped(&uses),
-            ["uses api, cli, client, common,", "machines"]
+            ["uses api, cli, client,", "common, machines"]
         );
     }
 }

@@ -18,5 +18,8 @@ use std::path::Path;
 
 /// The checkout's root folder.
 pub fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate lies in tools/, in the workspace")
 }

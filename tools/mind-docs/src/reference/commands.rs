@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use mind_cli::reference::{Parameter, Verb};
 
-use super::cell;
+use super::{cell, code, sentences};
 
 /// The page.
 pub(super) fn render(program: &Verb) -> String {
     let name = &program.name;
-    let mut text = format!("# {name}\n\n{}\n", program.about);
+    let mut text = format!("# {name}\n\n{}\n", sentences(&program.about));
     let _ = writeln!(
         text,
         "\nThis page is generated from the command line's definition; `{name} --help` and `{name} man FOLDER` say the \
@@ -25,7 +25,12 @@ pub(super) fn render(program: &Verb) -> String {
 /// A section for a verb of `above`, and sections for its own verbs.
 fn add(text: &mut String, verb: &Verb, above: &str, level: usize) {
     let name = format!("{above} {}", verb.name);
-    let _ = writeln!(text, "\n{} {name}\n\n{}\n", "#".repeat(level), verb.about);
+    let _ = writeln!(
+        text,
+        "\n{} {name}\n\n{}\n",
+        "#".repeat(level),
+        sentences(&verb.about)
+    );
     body(text, verb);
     for own in &verb.verbs {
         add(text, own, &name, level + 1);
@@ -63,7 +68,7 @@ fn written(parameter: &Parameter) -> String {
         .chain(long.as_ref().map(|long| format!("--{long}")))
         .collect();
     let words: Vec<_> = [names.join(", ")].into_iter().chain(value).collect();
-    format!("`{}`", words.join(" ").trim())
+    code(words.join(" ").trim())
 }
 
 const fn dots(parameter: &Parameter) -> &'static str {
@@ -73,7 +78,7 @@ const fn dots(parameter: &Parameter) -> &'static str {
 /// Its default, or that there must be a value.
 pub(super) fn default(parameter: &Parameter) -> String {
     match &parameter.default {
-        Some(default) => format!("`{default}`"),
+        Some(default) => code(default),
         None if parameter.is_required => "required".to_owned(),
         None => String::new(),
     }
@@ -81,13 +86,9 @@ pub(super) fn default(parameter: &Parameter) -> String {
 
 /// What it means, what its values are, and which environment variable gives it.
 pub(super) fn meaning(parameter: &Parameter) -> String {
-    let mut text = cell(&parameter.meaning);
+    let mut text = cell(&sentences(&parameter.meaning));
     if !parameter.choices.is_empty() {
-        let choices: Vec<_> = parameter
-            .choices
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
+        let choices: Vec<_> = parameter.choices.iter().map(|name| code(name)).collect();
         let _ = write!(text, " One of {}.", choices.join(", "));
     }
     if let Some(variable) = &parameter.variable {
@@ -105,8 +106,8 @@ mod tests {
         let option = Parameter {
             long: Some("sort".to_owned()),
             short: Some('s'),
-            value: Some("BY".to_owned()),
-            meaning: "How | to sort.".to_owned(),
+            value: Some("BY|NAME".to_owned()),
+            meaning: "How | to sort".to_owned(),
             default: Some("size".to_owned()),
             choices: vec!["size".to_owned(), "age".to_owned()],
             variable: None,
@@ -115,7 +116,7 @@ mod tests {
         };
         let verb = Verb {
             name: "regions".to_owned(),
-            about: "List regions.".to_owned(),
+            about: "List regions".to_owned(),
             usage: "mind-ctl regions [OPTIONS]".to_owned(),
             parameters: vec![option],
             verbs: Vec::new(),
@@ -130,8 +131,9 @@ mod tests {
         let text = render(&program);
         for line in [
             "# mind-ctl",
+            "List regions.",
             "## mind-ctl regions",
-            "| `-s, --sort BY` | `size` | How \\| to sort. One of `size`, `age`. |",
+            "| `-s, --sort BY\\|NAME` | `size` | How \\| to sort. One of `size`, `age`. |",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}: {text}");
         }

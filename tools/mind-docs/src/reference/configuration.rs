@@ -4,7 +4,11 @@ use std::fmt::Write as _;
 
 use mind_cli::reference::Verb;
 
-use super::commands::{default, meaning};
+use super::{
+    cell,
+    commands::{default, meaning},
+    sentences,
+};
 
 /// The page.
 pub(super) fn render(daemons: &[&Verb]) -> String {
@@ -13,7 +17,8 @@ pub(super) fn render(daemons: &[&Verb]) -> String {
          without the dashes. This page is generated from the command line's definition.\n",
     );
     for daemon in daemons {
-        let Verb { about, usage, .. } = daemon;
+        let usage = &daemon.usage;
+        let about = sentences(&daemon.about);
         let name = usage.split(" [").next().unwrap_or(usage);
         let name = name.split(" --").next().unwrap_or(name);
         let _ = write!(
@@ -22,7 +27,7 @@ pub(super) fn render(daemons: &[&Verb]) -> String {
         );
         for parameter in &daemon.parameters {
             let Some(key) = &parameter.long else { continue };
-            let value = parameter.value.as_deref().unwrap_or("true or false");
+            let value = cell(parameter.value.as_deref().unwrap_or("true or false"));
             let list = if parameter.is_list {
                 ", one or more"
             } else {

@@ -111,6 +111,21 @@ fn page(name: &str, text: String) -> Page {
     }
 }
 
+/// Help as sentences: clap takes the last full stop away.
+fn sentences(help: &str) -> String {
+    let help = help.trim();
+    if help.is_empty() || help.ends_with(['.', ':', '!', '?']) {
+        help.to_owned()
+    } else {
+        format!("{help}.")
+    }
+}
+
+/// Code in a cell of a table.
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('|', "\\|"))
+}
+
 /// Text of a doc comment or of help in a cell of a table: one line, without what would end the cell.
 fn cell(text: &str) -> String {
     text.split_whitespace()
