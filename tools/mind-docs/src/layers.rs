@@ -50,7 +50,7 @@ struct Group {
 const GROUPS: [Group; 4] = [
     Group {
         class: "core",
-        title: "the protocol, and what runs it in the kernel",
+        title: "the protocol: functions, eBPF programs, machines",
         folder: None,
         names: &["mind-common", "mind-ebpf", "mind-machines"],
     },
