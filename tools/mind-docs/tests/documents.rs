@@ -56,6 +56,44 @@ fn the_drawing_of_the_crates_is_as_their_manifests_say() {
     expect_test::expect_file![file].assert_eq(&layers::render(&crates));
 }
 
+/// A row for each limit that is a constant of `mind-common`, with the constant's value and name.
+#[test]
+fn limits_in_the_readme_are_those_of_the_code() {
+    use mind_common::{addr, id, wire};
+    let readme = fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let kib = |order: u8| (addr::PAGE_SIZE << order) >> 10;
+    let payload = wire::OUTER_LEN - 14 + wire::MAX_LEN;
+    let blades = id::MAX_BLADES;
+    for (value, name) in [
+        (format!("| {blades}; {blades} |"), "`MAX_BLADES`"),
+        (
+            format!("| {} TiB from ", addr::WINDOW_SIZE >> 40),
+            "`WINDOW_SIZE`",
+        ),
+        (
+            format!("| {} GiB |", (1u64 << addr::SLICE_SHIFT) >> 30),
+            "`SLICE_SHIFT`",
+        ),
+        (format!("| {} KiB; ", addr::PAGE_SIZE >> 10), "`PAGE_SIZE`"),
+        (
+            format!(" {} KiB when mapped", kib(addr::INITIAL_REGION_ORDER)),
+            "`INITIAL_REGION_ORDER`",
+        ),
+        (
+            format!(" to {} MiB after", kib(addr::MAX_REGION_ORDER) >> 10),
+            "`MAX_REGION_ORDER`",
+        ),
+        (format!("| {payload} at least"), "`LEAST_MTU`"),
+    ] {
+        let has = |line: &str| line.contains(&value) && line.contains(name);
+        assert!(readme.lines().any(has), "no row has {value:?} and {name}");
+    }
+    let written = "0x1000_0000_0000";
+    let base = u64::from_str_radix(&written.replace('_', "")[2..], 16);
+    assert_eq!(base, Ok(addr::WINDOW_BASE));
+    assert!(readme.contains(written), "the window's first address");
+}
+
 /// The checker computes anchors by itself; the rendered book has the last word.
 #[test]
 fn anchors_are_those_that_the_rendered_book_has() {

@@ -63,7 +63,8 @@ mod tests {
             let row = text
                 .lines()
                 .find(|line| line.starts_with(&format!("| `{verdict}` |")));
-            let cells: Vec<_> = row.expect(verdict.name()).split('|').collect();
+            let row = row.unwrap_or_else(|| panic!("{verdict} has no row"));
+            let cells: Vec<_> = row.split('|').collect();
             assert!(cells[3].trim().ends_with('.'), "{cells:?}");
         }
     }
