@@ -167,9 +167,10 @@ pub fn render(fault: &Fault, pipeline: &Pipeline, machine: &Machine) -> String {
     let placement = &fault.placement;
     let _ = writeln!(
         text,
-        "\nMeasured on {date} by `cargo xtask bench fault` (placement `{placement}`) and `cargo xtask bench pipeline`\n\
-         on one machine: {processor}, {processors} processors, Linux {kernel}. Blades and switch are network namespaces\n\
-         joined by veth pairs, so there is no cable in it, and all of them share these processors."
+        "\nMeasured on {date} by `cargo xtask bench fault` (placement `{placement}`) and `cargo xtask bench pipeline` on one\n\
+         machine: {processor}, {processors} processors, Linux {kernel}.\n\
+         Blades and switch are network namespaces joined by veth pairs, so there is no cable in it, and all of them share\n\
+         these processors."
     );
     text
 }

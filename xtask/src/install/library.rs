@@ -11,7 +11,7 @@ use crate::workspace;
 /// The workspace's version, which is that of the library.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The name that programs look for when they start; `mind-c/build.rs` puts it into the library.
+/// The name that programs look for when they start; `host/mind-c/build.rs` puts it into the library.
 const SONAME: &str = concat!(
     "libmind.so.",
     env!("CARGO_PKG_VERSION_MAJOR"),
@@ -24,7 +24,7 @@ const NAME: &str = "libmind.so";
 
 /// Installs it from the folder `built`.
 pub(super) fn install(tree: &Tree, built: &Path) -> Result<()> {
-    let source = workspace::root().join("mind-c");
+    let source = workspace::root().join("host/mind-c");
     let folder = tree.libdir();
     let file = format!("{NAME}.{VERSION}");
     tree.copy(&super::need(built, NAME)?, folder.join(&file), 0o644)?;
