@@ -48,6 +48,34 @@ fn every_page_is_in_the_summary_and_every_drawing_is_shown() {
     }
 }
 
+/// With the pages that other programs' command lines make. `cargo xtask test` builds those programs first.
+#[test]
+fn the_whole_book_is_rendered() {
+    if std::env::var_os("MIND_EBPF_OBJECT").is_none() {
+        eprintln!(
+            "skipped: MIND_EBPF_OBJECT is not set; `cargo xtask test` sets it and builds the programs"
+        );
+        return;
+    }
+    let own = std::env::current_exe().expect("this test lies somewhere");
+    let programs = own
+        .ancestors()
+        .nth(2)
+        .expect("it lies in the folder deps beside the programs");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("book");
+    book::build(programs, &out).expect("the book can be built");
+    for (page, expected) in [
+        ("reference/mind-ctl.html", "id=\"mind-ctl-regions\""),
+        ("reference/configuration.html", "<code>deadline-ms</code>"),
+        ("reference/metrics.html", "mind_fault_seconds"),
+        ("design/fault.html", "fault.svg"),
+    ] {
+        let html = fs::read_to_string(out.join(page)).expect("the page is there");
+        assert!(html.contains(expected), "{page} has no {expected}");
+    }
+}
+
 /// `UPDATE_EXPECT=1` in the environment writes it.
 #[test]
 fn the_drawing_of_the_crates_is_as_their_manifests_say() {
