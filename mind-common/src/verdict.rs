@@ -57,6 +57,13 @@ macro_rules! verdicts {
                 }
             }
 
+            /// What it says of a packet, in Markdown: for references.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+),)+
+                }
+            }
+
             /// What the network sees of it.
             #[inline(always)]
             pub const fn kind(self) -> Kind {

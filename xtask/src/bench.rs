@@ -16,5 +16,5 @@ pub(crate) struct Args {
 
 /// Runs `cargo xtask bench`. Does not return if all goes well.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    launch("mind-bench", &args.args)
+    launch("mind-bench", &[], &args.args)
 }

@@ -16,5 +16,5 @@ pub(crate) struct Args {
 
 /// Runs `cargo xtask demo`. Does not return if all goes well.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    launch("mind-demo", &args.args)
+    launch("mind-demo", &[], &args.args)
 }

@@ -17,5 +17,5 @@ pub(crate) struct Args {
 
 /// Runs `cargo xtask build-and-load`. Does not return if all goes well: signals are for the controller, which unloads.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    launch("mind-controller", &args.args)
+    launch("mind-controller", &[], &args.args)
 }

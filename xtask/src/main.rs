@@ -7,6 +7,7 @@ mod build;
 mod companions;
 mod debian;
 mod demo;
+mod docs;
 mod install;
 mod launch;
 mod lint;
@@ -71,6 +72,11 @@ enum Command {
     Vm(vm::Args),
     /// Build everything, optimized, and run a bench.
     Bench(bench::Args),
+    /// Build the book in `target/book`, with a reference of commands, configuration and metrics made from the code;
+    /// fails if a link is broken.
+    Docs(docs::Args),
+    /// Run the benches and write their figures, and on what they were measured, into README.md.
+    Readme,
 }
 
 fn main() -> ExitCode {
@@ -88,6 +94,8 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Docs(args) => docs::run(&args),
+        Command::Readme => docs::readme(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,5 +16,5 @@ pub(crate) struct Args {
 
 /// Runs `cargo xtask soak`. Does not return if all goes well.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    launch("mind-soak", &args.args)
+    launch("mind-soak", &[], &args.args)
 }

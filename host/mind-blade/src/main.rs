@@ -37,7 +37,7 @@ enum Role {
 #[derive(clap::Args)]
 struct Common {
     /// The blade's name, for people; by default the host's.
-    #[arg(long, default_value_t = host_name())]
+    #[arg(long, default_value_t = host_name(), hide_default_value = true)]
     name: String,
     /// The interface that leads to the switch.
     #[arg(long, value_name = "IFACE")]

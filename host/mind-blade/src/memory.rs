@@ -15,7 +15,7 @@ use mind_api::{
 };
 use mind_common::{addr::PAGE_SIZE, id::Connection, verdict::Verdict};
 use mind_dataplane::{MemoryLimits, Responder, Store, Tally, attach};
-use mind_metrics::Families;
+use mind_metrics::{Families, catalogue};
 
 use crate::{Common, controller};
 
@@ -155,18 +155,12 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 /// What Prometheus is told.
 fn families(blade: &str, bytes: u64, tally: Option<&Tally>) -> Families {
     let mut families = Families::with_label("blade", blade);
-    families
-        .gauge("mind_offered_bytes", "Memory that the blade offers.")
-        .add(&[], bytes as f64);
-    let mut packets = families.counter(
-        "mind_responder_packets_total",
-        "Packets that came in at a memory blade, by what became of them.",
-    );
+    families.of(&catalogue::OFFERED).add(&[], bytes as f64);
+    let mut packets = families.of(&catalogue::RESPONDER_PACKETS);
     // Those that were not met, too: a rate begins with the first.
     for verdict in Verdict::ALL {
-        let labels = [("verdict", verdict.name()), ("kind", verdict.kind().name())];
         let count = tally.map_or(0, |tally| tally.of_verdict(verdict));
-        packets.add(&labels, count as f64);
+        packets.add(&[verdict.name(), verdict.kind().name()], count as f64);
     }
     families
 }

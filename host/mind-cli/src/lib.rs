@@ -3,6 +3,7 @@
 
 pub mod interrupt;
 pub mod manual;
+pub mod reference;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 

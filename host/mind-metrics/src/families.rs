@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use prometheus::proto::{
-    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+    self, Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType,
 };
+
+use crate::catalogue::{Kind, Metric};
 
 /// What a daemon shows at one moment. Each family's name, help and type are said once, its samples one by one.
 #[derive(Debug, Default)]
@@ -19,6 +21,7 @@ pub struct Families {
 #[derive(Debug)]
 pub struct Family<'a> {
     common: &'a [(&'static str, String)],
+    metric: &'static Metric,
     family: &'a mut MetricFamily,
 }
 
@@ -42,32 +45,25 @@ impl Families {
         }
     }
 
-    /// What only grows; its name ends with `_total`.
-    pub fn counter(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
-        self.family(name, help, MetricType::COUNTER)
-    }
-
-    /// What goes up and down.
-    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
-        self.family(name, help, MetricType::GAUGE)
-    }
-
-    /// How often something was of which size.
-    pub fn histogram(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
-        self.family(name, help, MetricType::HISTOGRAM)
-    }
-
-    fn family(&mut self, name: &'static str, help: &'static str, kind: MetricType) -> Family<'_> {
-        debug_assert_eq!(breach(name, kind), None, "{name}");
-        let family = self.families.entry(name.to_owned()).or_insert_with(|| {
-            let mut family = MetricFamily::default();
-            family.set_name(name.to_owned());
-            family.set_help(help.to_owned());
-            family.set_field_type(kind);
-            family
-        });
+    /// The family of a metric, to which samples can be added.
+    pub fn of(&mut self, metric: &'static Metric) -> Family<'_> {
+        let family = self
+            .families
+            .entry(metric.name.to_owned())
+            .or_insert_with(|| {
+                let mut family = MetricFamily::default();
+                family.set_name(metric.name.to_owned());
+                family.set_help(metric.help.to_owned());
+                family.set_field_type(match metric.kind {
+                    Kind::Counter => MetricType::COUNTER,
+                    Kind::Gauge => MetricType::GAUGE,
+                    Kind::Histogram => MetricType::HISTOGRAM,
+                });
+                family
+            });
         Family {
             common: &self.common,
+            metric,
             family,
         }
     }
@@ -76,7 +72,7 @@ impl Families {
     pub fn extend(&mut self, families: impl IntoIterator<Item = MetricFamily>) {
         for mut family in families {
             for metric in family.mut_metric() {
-                let mut labels = pairs(&self.common, &[]);
+                let mut labels: Vec<_> = common_pairs(&self.common).collect();
                 labels.append(&mut metric.take_label());
                 metric.set_label(labels);
             }
@@ -94,27 +90,29 @@ impl Families {
 }
 
 impl Family<'_> {
-    /// Adds a sample of a counter or gauge. 2^53 and more are rounded.
-    pub fn add(&mut self, labels: &[(&str, &str)], value: f64) -> &mut Self {
-        let mut metric = Metric::from_label(pairs(self.common, labels));
-        match self.family.get_field_type() {
-            MetricType::COUNTER => {
+    /// Adds a sample of a counter or gauge, with a value for each of the metric's labels. 2^53 and more are rounded.
+    pub fn add(&mut self, labels: &[&str], value: f64) -> &mut Self {
+        let mut sample = self.sample(labels);
+        match self.metric.kind {
+            Kind::Counter => {
                 let mut counter = Counter::default();
                 counter.set_value(value);
-                metric.set_counter(counter);
+                sample.set_counter(counter);
             }
-            _ => {
+            Kind::Gauge | Kind::Histogram => {
+                debug_assert_eq!(self.metric.kind, Kind::Gauge, "{}", self.metric.name);
                 let mut gauge = Gauge::default();
                 gauge.set_value(value);
-                metric.set_gauge(gauge);
+                sample.set_gauge(gauge);
             }
         }
-        self.family.mut_metric().push(metric);
+        self.family.mut_metric().push(sample);
         self
     }
 
-    /// Adds a sample of a histogram.
-    pub fn observe(&mut self, labels: &[(&str, &str)], observed: &Observations) -> &mut Self {
+    /// Adds a sample of a histogram, with a value for each of the metric's labels.
+    pub fn observe(&mut self, labels: &[&str], observed: &Observations) -> &mut Self {
+        debug_assert_eq!(self.metric.kind, Kind::Histogram, "{}", self.metric.name);
         let bucket = |(bound, count): &(f64, u64)| {
             let mut bucket = Bucket::default();
             bucket.set_upper_bound(*bound);
@@ -125,62 +123,58 @@ impl Family<'_> {
         histogram.set_sample_count(observed.count);
         histogram.set_sample_sum(observed.sum);
         histogram.set_bucket(observed.buckets.iter().map(bucket).collect());
-        let mut metric = Metric::from_label(pairs(self.common, labels));
-        metric.set_histogram(histogram);
-        self.family.mut_metric().push(metric);
+        let mut sample = self.sample(labels);
+        sample.set_histogram(histogram);
+        self.family.mut_metric().push(sample);
         self
     }
-}
 
-fn pairs(common: &[(&'static str, String)], labels: &[(&str, &str)]) -> Vec<LabelPair> {
-    let common = common.iter().map(|(name, value)| (*name, value.as_str()));
-    let pair = |(name, value): (&str, &str)| {
-        let mut pair = LabelPair::default();
-        pair.set_name(name.to_owned());
-        pair.set_value(value.to_owned());
-        pair
-    };
-    common.chain(labels.iter().copied()).map(pair).collect()
-}
-
-/// What is wrong with a name, by Prometheus's conventions.
-fn breach(name: &str, kind: MetricType) -> Option<&'static str> {
-    let is_total = name.ends_with("_total");
-    let is_of_base = ["_ns", "_us", "_ms", "_kib", "_mib", "_pages"];
-    if !name.starts_with("mind_") {
-        Some("it does not begin with mind_")
-    } else if is_total != (kind == MetricType::COUNTER) {
-        Some("_total is for counters, and for all of them")
-    } else if is_of_base.iter().any(|unit| name.ends_with(unit)) {
-        Some("it is not in seconds or bytes")
-    } else {
-        None
+    /// A sample without its value.
+    fn sample(&self, labels: &[&str]) -> proto::Metric {
+        let names = self.metric.labels;
+        debug_assert_eq!(names.len(), labels.len(), "{}: labels", self.metric.name);
+        let own = names.iter().copied().zip(labels.iter().copied());
+        proto::Metric::from_label(common_pairs(self.common).chain(own.map(pair)).collect())
     }
+}
+
+fn common_pairs<'a>(
+    common: &'a [(&'static str, String)],
+) -> impl Iterator<Item = LabelPair> + use<'a> {
+    common.iter().map(|(name, value)| pair((name, value)))
+}
+
+fn pair((name, value): (&str, &str)) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_break_the_conventions_are_told() {
-        for (name, kind, is_fine) in [
-            ("mind_faults_total", MetricType::COUNTER, true),
-            ("mind_faults", MetricType::COUNTER, false),
-            ("mind_cache_bytes", MetricType::GAUGE, true),
-            ("mind_cache_total", MetricType::GAUGE, false),
-            ("mind_fault_seconds", MetricType::HISTOGRAM, true),
-            ("mind_fault_ns", MetricType::HISTOGRAM, false),
-            ("faults_total", MetricType::COUNTER, false),
-        ] {
-            assert_eq!(breach(name, kind).is_none(), is_fine, "{name}");
-        }
-    }
+    use crate::catalogue;
 
     #[test]
     fn a_family_without_samples_is_not_shown() {
         let mut families = Families::default();
-        families.gauge("mind_ports", "Ports.");
+        families.of(&catalogue::DIRECTORY_SLOTS);
         assert!(families.into_families().is_empty());
+    }
+
+    #[test]
+    fn a_sample_has_the_labels_that_its_metric_declares() {
+        let mut families = Families::default();
+        families
+            .of(&catalogue::BLADE_UP)
+            .add(&["c0", "compute"], 1.0);
+        let families = families.into_families();
+        let labels = families[0].get_metric()[0].get_label();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|pair| (pair.name(), pair.value()))
+            .collect();
+        assert_eq!(labels, [("blade", "c0"), ("kind", "compute")]);
     }
 }

@@ -1,5 +1,6 @@
 //! What MIND's daemons show to Prometheus.
 //!
+//! * [`catalogue`] declares every family once,
 //! * [`Families`] collects what a daemon shows at one moment,
 //! * [`page`] serves it over HTTP.
 //!
@@ -7,6 +8,7 @@
 //! Labels say what people call things (blades, ports, domains, verdicts), never addresses: a series for each page would
 //! be more than any server keeps.
 
+pub mod catalogue;
 mod families;
 pub mod page;
 

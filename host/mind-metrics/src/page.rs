@@ -61,21 +61,19 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::Observations;
+    use crate::{Observations, catalogue};
 
     fn gathered() -> Families {
         let mut families = Families::with_label("blade", "c0");
-        families
-            .counter("mind_faults_total", "Faults taken.")
-            .add(&[], 7.0);
+        families.of(&catalogue::FAULTS).add(&[], 7.0);
         let observed = Observations {
             count: 3,
             sum: 0.5,
             buckets: vec![(0.001, 1), (0.1, 2)],
         };
         families
-            .histogram("mind_fault_seconds", "How long faults took.")
-            .observe(&[("transition", "I->S")], &observed);
+            .of(&catalogue::FAULT_TIME)
+            .observe(&["I->S"], &observed);
         families
     }
 

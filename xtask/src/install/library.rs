@@ -11,7 +11,7 @@ use crate::workspace;
 /// The workspace's version, which is that of the library.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The name that programs look for when they start; `mind-c/build.rs` puts it into the library.
+/// The name that programs look for when they start; `host/mind-c/build.rs` puts it into the library.
 const SONAME: &str = concat!(
     "libmind.so.",
     env!("CARGO_PKG_VERSION_MAJOR"),

@@ -15,7 +15,7 @@ use crate::{build, process, workspace};
 use tree::Tree;
 
 /// The programs. Each prints its own manual pages and completions.
-const PROGRAMS: [&str; 4] = ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"];
+pub(crate) const PROGRAMS: [&str; 4] = ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"];
 
 /// Shells, each with where the completions for a program go: a folder, and what comes before and after its name.
 const SHELLS: [(&str, &str, [&str; 2]); 3] = [
@@ -28,7 +28,7 @@ const SHELLS: [(&str, &str, [&str; 2]); 3] = [
 const DOCUMENTS: [&str; 6] = [
     "README.md",
     "CHANGELOG.md",
-    "docs/guarantees.md",
+    "docs/src/guarantees.md",
     "host/mind-c/examples/counter.c",
     "LICENSE-APACHE",
     "LICENSE-MIT",

@@ -2,7 +2,7 @@
 
 use mind_api::program::{BUCKETS_NS, BladeReport, TransitionReport};
 use mind_common::addr::PAGE_SIZE;
-use mind_metrics::{Families, Observations};
+use mind_metrics::{Families, Observations, catalogue};
 
 /// What it is told of the blade with that name, whose engine reports that; it has none if it is ending.
 pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
@@ -11,122 +11,35 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         return families;
     };
     let page = PAGE_SIZE as u64;
-    for (name, help, value) in [
-        (
-            "mind_cache_bytes",
-            "Pages that the blade holds.",
-            report.pages * page,
-        ),
-        (
-            "mind_cache_capacity_bytes",
-            "Pages that it may hold at most.",
-            report.capacity * page,
-        ),
-        (
-            "mind_programs",
-            "Programs that are attached.",
-            report.programs,
-        ),
-    ] {
-        families.gauge(name, help).add(&[], value as f64);
-    }
     if let Some(nanos) = report.round_trip_ns {
-        families
-            .gauge(
-                "mind_round_trip_seconds",
-                "Smoothed time from a request to its answer.",
-            )
-            .add(&[], seconds(nanos));
+        families.of(&catalogue::ROUND_TRIP).add(&[], seconds(nanos));
     }
-    for (name, help, value) in [
-        ("mind_faults_total", "Faults taken.", report.faults),
-        (
-            "mind_fault_hits_total",
-            "Faults that found the page here, and needed no request.",
-            report.hits,
-        ),
-        (
-            "mind_starved_faults_total",
-            "Faults that waited for room in the cache.",
-            report.starved,
-        ),
-        (
-            "mind_page_requests_total",
-            "READ, ACQUIRE and UPGRADE requests begun.",
-            report.requests,
-        ),
-        (
-            "mind_timeouts_total",
-            "Requests sent again because no answer came in time.",
-            report.timeouts,
-        ),
-        (
-            "mind_busy_answers_total",
-            "Requests that were told that the region is busy.",
-            report.busy,
-        ),
-        (
-            "mind_appeals_total",
-            "Requests of which the controller was told that they do not complete.",
-            report.appeals,
-        ),
-        (
-            "mind_expired_requests_total",
-            "Requests given up because of the deadline.",
-            report.expired,
-        ),
-        (
-            "mind_write_backs_total",
-            "Pages written back to memory.",
-            report.write_backs,
-        ),
-        (
-            "mind_evictions_total",
-            "Pages that went to make room.",
-            report.evictions,
-        ),
-        (
-            "mind_invalidations_total",
-            "Invalidations answered.",
-            report.invalidations,
-        ),
-        (
-            "mind_false_invalidations_total",
-            "Pages dropped by an invalidation though nobody had asked for them.",
-            report.false_invalidations,
-        ),
-        (
-            "mind_lost_pages_total",
-            "Pages whose last writes are gone.",
-            report.lost,
-        ),
-        (
-            "mind_ignored_datagrams_total",
-            "Datagrams that answered nothing any more.",
-            report.ignored,
-        ),
-        (
-            "mind_malformed_datagrams_total",
-            "Datagrams that were no messages.",
-            report.malformed,
-        ),
-        (
-            "mind_unsent_datagrams_total",
-            "Datagrams that the kernel did not take.",
-            report.unsent,
-        ),
+    for (metric, value) in [
+        (&catalogue::CACHE, report.pages * page),
+        (&catalogue::CACHE_CAPACITY, report.capacity * page),
+        (&catalogue::PROGRAMS, report.programs),
+        (&catalogue::FAULTS, report.faults),
+        (&catalogue::FAULT_HITS, report.hits),
+        (&catalogue::STARVED_FAULTS, report.starved),
+        (&catalogue::PAGE_REQUESTS, report.requests),
+        (&catalogue::TIMEOUTS, report.timeouts),
+        (&catalogue::BUSY_ANSWERS, report.busy),
+        (&catalogue::APPEALS, report.appeals),
+        (&catalogue::EXPIRED_REQUESTS, report.expired),
+        (&catalogue::WRITE_BACKS, report.write_backs),
+        (&catalogue::EVICTIONS, report.evictions),
+        (&catalogue::INVALIDATIONS, report.invalidations),
+        (&catalogue::FALSE_INVALIDATIONS, report.false_invalidations),
+        (&catalogue::LOST_PAGES, report.lost),
+        (&catalogue::IGNORED_DATAGRAMS, report.ignored),
+        (&catalogue::MALFORMED_DATAGRAMS, report.malformed),
+        (&catalogue::UNSENT_DATAGRAMS, report.unsent),
     ] {
-        families.counter(name, help).add(&[], value as f64);
+        families.of(metric).add(&[], value as f64);
     }
-    let mut times = families.histogram(
-        "mind_fault_seconds",
-        "From a fault to its page, by the transition that it was in the directory.",
-    );
+    let mut times = families.of(&catalogue::FAULT_TIME);
     for transition in &report.transitions {
-        times.observe(
-            &[("transition", &transition.transition)],
-            &observations(transition),
-        );
+        times.observe(&[&transition.transition], &observations(transition));
     }
     families
 }

@@ -8,7 +8,10 @@ use mind_api::{
 };
 use mind_common::{addr::PAGE_SIZE, verdict::Verdict};
 use mind_machines::controller::procedure::{Change, Outcome};
-use mind_metrics::Families;
+use mind_metrics::{
+    Families,
+    catalogue::{self, Metric},
+};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 /// How long requests may take, in seconds: those that flush blades take longest.
@@ -31,34 +34,18 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let counters = |name: &str, help: &str, labels: &[&str]| {
-            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+        let counters = |metric: &Metric| {
+            let options = Opts::new(metric.name, metric.help);
+            let counters = IntCounterVec::new(options, metric.labels)?;
             registry.register(Box::new(counters.clone()))?;
             prometheus::Result::Ok(counters)
         };
-        let requests = counters(
-            "mind_control_requests_total",
-            "Requests of agents, programs and operators, by what came of them.",
-            &["request", "result"],
-        )?;
-        let region_changes = counters(
-            "mind_region_changes_total",
-            "Changes of regions by the controller, by what came of them.",
-            &["change", "outcome"],
-        )?;
-        let blades_lost = counters(
-            "mind_blades_lost_total",
-            "Blades that went, or were sent away.",
-            &["kind"],
-        )?;
-        let request_seconds = HistogramVec::new(
-            HistogramOpts::new(
-                "mind_control_request_seconds",
-                "From a request to its answer, the wait for its turn included.",
-            )
-            .buckets(REQUEST_SECONDS.to_vec()),
-            &["request"],
-        )?;
+        let requests = counters(&catalogue::CONTROL_REQUESTS)?;
+        let region_changes = counters(&catalogue::REGION_CHANGES)?;
+        let blades_lost = counters(&catalogue::BLADES_LOST)?;
+        let times = &catalogue::CONTROL_REQUEST_TIME;
+        let options = HistogramOpts::new(times.name, times.help).buckets(REQUEST_SECONDS.to_vec());
+        let request_seconds = HistogramVec::new(options, times.labels)?;
         registry.register(Box::new(request_seconds.clone()))?;
         let process = prometheus::process_collector::ProcessCollector::for_self();
         registry.register(Box::new(process))?;
@@ -120,105 +107,54 @@ pub(super) fn families(status: &Status, events: &Events) -> Families {
     let mut families = Families::default();
     families.extend(events.registry.gather());
     families
-        .gauge("mind_build_info", "The controller's version; always 1.")
-        .add(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        .of(&catalogue::BUILD_INFO)
+        .add(&[env!("CARGO_PKG_VERSION")], 1.0);
     add_blades(&mut families, status);
     add_domains(&mut families, status);
     add_ports(&mut families, &status.ports);
-    for (name, help, value) in [
-        (
-            "mind_directory_slots",
-            "Slots of the directory: regions there can be.",
-            status.slots,
-        ),
-        (
-            "mind_directory_slots_used",
-            "Slots of the directory that have a region.",
-            status.slots_used,
-        ),
-    ] {
-        families.gauge(name, help).add(&[], value.into());
-    }
     let copied = &status.copied;
-    for (name, help, value) in [
-        (
-            "mind_handed_over_packets_total",
-            "Packets for several blades that the switch handed over to the controller.",
-            copied.packets,
-        ),
-        (
-            "mind_copies_total",
-            "Copies that the controller made of them.",
-            copied.copies,
-        ),
-        (
-            "mind_missing_copies_total",
-            "Blades that should have got a copy and were not there.",
-            copied.missing,
-        ),
-        (
-            "mind_unsent_copies_total",
-            "Copies that the kernel did not take.",
-            copied.unsent,
-        ),
+    for (metric, value) in [
+        (&catalogue::DIRECTORY_SLOTS, status.slots.into()),
+        (&catalogue::DIRECTORY_SLOTS_USED, status.slots_used.into()),
+        (&catalogue::HANDED_OVER, copied.packets as f64),
+        (&catalogue::COPIES, copied.copies as f64),
+        (&catalogue::MISSING_COPIES, copied.missing as f64),
+        (&catalogue::UNSENT_COPIES, copied.unsent as f64),
     ] {
-        families.counter(name, help).add(&[], value as f64);
+        families.of(metric).add(&[], value);
     }
     families
 }
 
 fn add_blades(families: &mut Families, status: &Status) {
     for blade in &status.blades {
-        let labels = [
-            ("blade", blade.name.as_str()),
-            ("kind", kind_name(blade.kind)),
-        ];
-        families
-            .gauge("mind_blade_up", "Whether a blade's agent is connected.")
-            .add(&labels, f64::from(u8::from(blade.connected)));
+        let name = blade.name.as_str();
+        families.of(&catalogue::BLADE_UP).add(
+            &[name, kind_name(blade.kind)],
+            f64::from(u8::from(blade.connected)),
+        );
         let bytes = |pages: u64| (pages * PAGE_SIZE as u64) as f64;
         if blade.kind == BladeKind::Memory {
-            let labels = &labels[..1];
             families
-                .gauge("mind_memory_bytes", "Memory that a memory blade offers.")
-                .add(labels, bytes(blade.pages));
+                .of(&catalogue::MEMORY)
+                .add(&[name], bytes(blade.pages));
             families
-                .gauge(
-                    "mind_memory_allocated_bytes",
-                    "Memory of a memory blade that vmas have.",
-                )
-                .add(labels, bytes(blade.allocated));
+                .of(&catalogue::MEMORY_ALLOCATED)
+                .add(&[name], bytes(blade.allocated));
         }
     }
 }
 
 fn add_domains(families: &mut Families, status: &Status) {
     for domain in &status.domains {
-        let labels = [("domain", domain.name.as_str())];
         let lost: u64 = domain.losses.iter().map(|loss| loss.regions).sum();
-        for (name, help, value) in [
-            (
-                "mind_domain_processes",
-                "Processes of a protection domain, on all blades.",
-                f64::from(domain.processes),
-            ),
-            (
-                "mind_domain_vmas",
-                "Vmas of a protection domain.",
-                f64::from(domain.vmas),
-            ),
-            (
-                "mind_domain_mapped_bytes",
-                "Bytes of a protection domain's vmas.",
-                domain.bytes as f64,
-            ),
-            (
-                "mind_domain_lost_regions",
-                "Regions of a protection domain's vmas that lost writes with a blade.",
-                lost as f64,
-            ),
+        for (metric, value) in [
+            (&catalogue::DOMAIN_PROCESSES, f64::from(domain.processes)),
+            (&catalogue::DOMAIN_VMAS, f64::from(domain.vmas)),
+            (&catalogue::DOMAIN_MAPPED, domain.bytes as f64),
+            (&catalogue::DOMAIN_LOST_REGIONS, lost as f64),
         ] {
-            families.gauge(name, help).add(&labels, value);
+            families.of(metric).add(&[&domain.name], value);
         }
     }
 }
@@ -226,27 +162,16 @@ fn add_domains(families: &mut Families, status: &Status) {
 fn add_ports(families: &mut Families, ports: &[PortStatus]) {
     for port in ports {
         let (interface, blade) = (port.interface.as_str(), port.blade.as_deref());
-        let labels = [
-            ("port", interface),
-            ("blade", blade.unwrap_or_default()),
-            ("fan_out", port.fan_out.name()),
-        ];
-        families
-            .gauge(
-                "mind_port_info",
-                "Whose port it is, and who copies what comes in there for several blades; always 1.",
-            )
-            .add(&labels, 1.0);
-        let mut packets = families.counter(
-            "mind_switch_packets_total",
-            "Packets that came in at a port of the switch, by what became of them.",
+        families.of(&catalogue::PORT_INFO).add(
+            &[interface, blade.unwrap_or_default(), port.fan_out.name()],
+            1.0,
         );
+        let mut packets = families.of(&catalogue::SWITCH_PACKETS);
         // Those that were not met, too: a rate begins with the first.
         for verdict in Verdict::ALL {
             let (name, kind) = (verdict.name(), verdict.kind().name());
             let count = port.packets.get(name).copied().unwrap_or(0);
-            let labels = [("port", interface), ("verdict", name), ("kind", kind)];
-            packets.add(&labels, count as f64);
+            packets.add(&[interface, name, kind], count as f64);
         }
     }
 }
