@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -21,6 +22,9 @@ const DAEMONS: [(&str, &[&str]); 3] = [
 
 /// Programs without which there is no test.
 const NEEDED: [&str; 3] = ["dpkg", "dpkg-deb", "dpkg-shlibdeps"];
+
+/// The folder of links to the units that are started with the system.
+const ENABLED: &str = "etc/systemd/system/multi-user.target.wants";
 
 /// What configuration files of the second version end with.
 const OF_SECOND: &str = "# Of the second version.\n";
@@ -97,14 +101,15 @@ impl System {
         for folder in ["info", "updates"] {
             fs::create_dir_all(admin.join(folder))?;
         }
+        fs::create_dir_all(system.path(ENABLED))?;
         fs::write(admin.join("available"), "")?;
         // As they are on this system, so that dpkg compares their versions.
         let mut installed = String::new();
         for name in dependencies(package)? {
             let query = stdout(Command::new("dpkg-query").args(["--status", &name]))?;
             installed += &format!("{}\n\n", query.trim_end());
-            let architecture = query.lines().any(|line| line == "Multi-Arch: same");
-            let suffix = match architecture {
+            let is_several = query.lines().any(|line| line == "Multi-Arch: same");
+            let suffix = match is_several {
                 true => format!(
                     ":{}",
                     stdout(Command::new("dpkg").arg("--print-architecture"))?.trim()
@@ -185,7 +190,7 @@ impl System {
         Ok(())
     }
 
-    /// All files, and the folders that are empty, besides dpkg's own.
+    /// All files, and the folders that are this package's by their name, besides what is dpkg's own.
     fn files(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         let mut folders = vec![self.0.path().to_owned()];
@@ -197,7 +202,7 @@ impl System {
                     continue;
                 }
                 let is_folder = path.symlink_metadata()?.is_dir();
-                if !is_folder || path.read_dir()?.next().is_none() {
+                if !is_folder || name.contains("mind") {
                     found.push(name);
                 }
                 if is_folder {
@@ -267,11 +272,14 @@ fn a_package_is_installed_started_upgraded_removed_and_purged() -> Result<()> {
             "{program} is installed with what only debuggers need"
         );
     }
-    let enabled = system.path("etc/systemd/system");
+    let unit = "mind-controller.service";
+    let enabled = system.path(ENABLED).join(unit);
     ensure!(
-        !enabled.exists(),
+        enabled.symlink_metadata().is_err(),
         "a unit is enabled without an operator's doing"
     );
+    // As `systemctl enable` does it.
+    symlink(format!("/usr/lib/systemd/system/{unit}"), &enabled)?;
 
     let untouched = system.configuration("mind-controller");
     let shipped = fs::read_to_string(&untouched)?;

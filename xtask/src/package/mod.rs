@@ -60,6 +60,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let tree = Tree::new(Path::new("/usr"), &libdir, Some(&root))?;
     install::populate(&tree, &built, args.source.keeps_symbols())?;
     compress_pages(&tree)?;
+    let functions = tree.folder("share/zsh")?;
+    fs::rename(
+        functions.join("site-functions"),
+        functions.join("vendor-completions"),
+    )
+    .context("cannot move the completions to where Debian's zsh looks for them")?;
 
     // Everything that is not under /usr.
     let whole = Tree::new(Path::new("/"), Path::new("lib"), Some(&root))?;
