@@ -287,7 +287,7 @@ fn is_list(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append) || arg.get_num_args().is_some_and(several)
 }
 
-/// Whether a flag is one that is on or off. That is for those which [`with_value`] changed, of which the command line is.
+/// Whether a flag is on or off, in a command line that [`command`] has changed.
 fn is_boolean(arg: &Arg) -> bool {
     arg.get_value_parser().type_id() == value_parser!(bool).type_id()
 }
