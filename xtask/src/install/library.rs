@@ -12,7 +12,7 @@ use crate::workspace;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The name that programs look for when they start; `mind-c/build.rs` puts it into the library.
-const SONAME: &str = concat!(
+pub(crate) const SONAME: &str = concat!(
     "libmind.so.",
     env!("CARGO_PKG_VERSION_MAJOR"),
     ".",

@@ -4,7 +4,7 @@
 //! * [`library`]: the library, its header, what pkg-config says of it,
 //! * [`services`]: what runs the daemons as services, and their configuration files.
 
-mod library;
+pub(crate) mod library;
 pub(crate) mod services;
 pub(crate) mod tree;
 

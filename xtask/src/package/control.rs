@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::install::{services, tree::Tree};
+use crate::install::{library, services, tree::Tree};
 use crate::{process, workspace};
 
 /// The folder, which dpkg-deb takes for no part of the package's files.
@@ -54,6 +54,11 @@ impl Package<'_> {
         }
         let configuration = self.configuration.join("\n") + "\n";
         tree.write(configuration.as_bytes(), place("conffiles"), 0o644)?;
+        tree.write(
+            shared_libraries(self.version).as_bytes(),
+            place("shlibs"),
+            0o644,
+        )?;
         tree.write(TRIGGERS.as_bytes(), place("triggers"), 0o644)?;
         tree.write(sums.as_bytes(), place("md5sums"), 0o644)
     }
@@ -74,6 +79,15 @@ impl Package<'_> {
 fn template(name: &str) -> Result<String> {
     let path = workspace::root().join("contrib/debian").join(name);
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// What a package of a program that is linked with the library depends on (deb-shlibs(5)).
+fn shared_libraries(version: &str) -> String {
+    let interface = library::SONAME.trim_start_matches("libmind.so.");
+    let sources = version
+        .rsplit_once('-')
+        .map_or(version, |(sources, _)| sources);
+    format!("libmind {interface} mind (>= {sources})\n")
 }
 
 /// All files in `root`, as paths in it, in order.

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "NAME <ADDRESS>",
-        default_value = "The MIND on eBPF authors <root@localhost>"
+        default_value = "The MIND on eBPF authors <maintainers@mind.invalid>"
     )]
     maintainer: String,
     /// How dpkg-deb compresses it: xz, zstd, gzip, none.
