@@ -28,6 +28,9 @@ use crate::{
 /// How long a service may take to be ready. A memory blade allocates its memory first.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Has a daemon read no configuration: what is in the host's /etc is not for a testbed.
+const NO_FILE: &str = "--config=/dev/null";
+
 /// Lines of a dead service's log that its error shows.
 const TAIL: usize = 10;
 
@@ -68,6 +71,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
 
     let mut command = vec![
         program("mind-controller"),
+        NO_FILE.to_owned(),
         format!("--listen={controller}"),
         format!("--pin={}", paths::pins(SWITCH).display()),
         format!("--state={}", paths::records().display()),
@@ -112,6 +116,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
         let mut command = vec![
             program("mind-blade"),
             verb.to_owned(),
+            NO_FILE.to_owned(),
             format!("--name={}", blade.name),
             format!("--interface={INTERFACE}"),
             format!("--controller={controller}"),

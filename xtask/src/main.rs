@@ -15,6 +15,7 @@ mod load;
 mod model;
 mod mutants;
 mod object;
+mod package;
 mod process;
 mod setup;
 mod sim;
@@ -44,6 +45,8 @@ enum Command {
     Build(build::Args),
     /// Build everything, optimized, and install programs, the library for C, manual pages and completions.
     Install(install::Args),
+    /// Build everything, optimized, and make a Debian package of it, in `target/package`.
+    Package(package::Args),
     /// Check the formatting and run clippy; any warning fails.
     Lint,
     /// Build everything, optimized, and run PageRank over one graph in shared memory on a testbed; shows what it cost.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::run(),
         Command::Build(args) => build::run(&args),
         Command::Install(args) => install::run(&args),
+        Command::Package(args) => package::run(&args),
         Command::Lint => lint::run(),
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),

@@ -82,6 +82,13 @@ fn everything_is_where_a_distribution_would_have_it() -> Result<()> {
         ("lib/pkgconfig/mind.pc".into(), 0o644),
     ];
     expected.extend(documents.map(|name| (format!("share/doc/mind/{name}"), 0o644)));
+    for daemon in ["mind-blade-compute", "mind-blade-memory", "mind-controller"] {
+        expected.extend([
+            (format!("lib/systemd/system/{daemon}.service"), 0o644),
+            (format!("share/doc/mind/examples/{daemon}.toml"), 0o644),
+            (format!("share/man/man1/{daemon}.1"), 0o644),
+        ]);
+    }
     for program in ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"] {
         expected.extend([
             (format!("bin/{program}"), 0o755),
@@ -119,6 +126,31 @@ fn everything_is_where_a_distribution_would_have_it() -> Result<()> {
 
     let version = stdout(Command::new(prefix.join("bin/mind-ctl")).arg("--version"))?;
     assert_eq!(version.trim(), format!("mind-ctl {VERSION}"));
+    Ok(())
+}
+
+#[test]
+fn a_stripped_daemon_has_the_ebpf_object_as_it_was_built() -> Result<()> {
+    let Some(object) = std::env::var_os("MIND_EBPF_OBJECT") else {
+        eprintln!("skipped: MIND_EBPF_OBJECT is not set; `cargo xtask test` sets it");
+        return Ok(());
+    };
+    let object = fs::read(object)?;
+    let (_folder, prefix) = prefix()?;
+    for program in ["mind-blade", "mind-controller"] {
+        let installed = fs::read(prefix.join("bin").join(program))?;
+        let mut places = installed.windows(object.len());
+        ensure!(
+            places.any(|place| place == object),
+            "the eBPF object in {program} is another one"
+        );
+        let built = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name(program);
+        let built = fs::metadata(built)?.len();
+        ensure!(
+            installed.len() as u64 * 2 < built,
+            "{program} is not stripped"
+        );
+    }
     Ok(())
 }
 

@@ -130,6 +130,7 @@ fn serve(name: &str, ports: &[&str]) -> Result<Service> {
     let mut command = vec![program.display().to_string()];
     command.extend(ports.iter().map(|&port| port.to_owned()));
     command.extend([
+        "--config=/dev/null".to_owned(),
         format!("--bridge={BRIDGE}"),
         format!("--address={}/16", Plan::switch_address()),
         format!("--pin={}", paths::pins(SWITCH).display()),

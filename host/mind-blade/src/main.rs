@@ -10,8 +10,37 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use mind_cli::manual;
+use mind_cli::{
+    config::{self, Daemon},
+    manual,
+};
 use mind_metrics::{Families, page};
+
+/// The daemons, for their configuration files.
+const DAEMONS: [Daemon; 2] = [
+    Daemon {
+        name: "mind-blade-compute",
+        verb: Some("compute"),
+        examples: &[
+            ("name", r#""c0""#),
+            ("interface", r#""eth0""#),
+            ("controller", r#""198.18.0.1:4790""#),
+            ("metrics", r#""127.0.0.1:9791""#),
+            ("cache", r#""1G""#),
+        ],
+    },
+    Daemon {
+        name: "mind-blade-memory",
+        verb: Some("memory"),
+        examples: &[
+            ("name", r#""m0""#),
+            ("interface", r#""eth0""#),
+            ("controller", r#""198.18.0.1:4790""#),
+            ("metrics", r#""127.0.0.1:9792""#),
+            ("size", r#""16G""#),
+        ],
+    },
+];
 
 /// The agent of a compute blade or a memory blade. It runs until SIGTERM.
 #[derive(Parser)]
@@ -76,8 +105,9 @@ fn host_name() -> String {
 }
 
 fn main() -> ExitCode {
+    let cli: Cli = config::parse(&DAEMONS);
     mind_cli::log_to_stderr();
-    mind_cli::exit("mind-blade", run(Cli::parse().role))
+    mind_cli::exit("mind-blade", run(cli.role))
 }
 
 fn run(role: Role) -> Result<()> {
@@ -86,13 +116,32 @@ fn run(role: Role) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the threads for control messages")?;
+    let command = || config::command(Cli::command(), &DAEMONS);
     let result = match role {
         Role::Compute(args) => runtime.block_on(compute::run(args)),
         Role::Memory(args) => runtime.block_on(memory::run(args)),
-        Role::Completions(args) => args.print(Cli::command()),
-        Role::Man(args) => args.write(Cli::command()),
+        Role::Completions(args) => args.print(command()),
+        Role::Man(args) => args.write(command()),
     };
     // Whatever still runs ends with the process; some of it waits for an engine that does not end.
     runtime.shutdown_background();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        config::command(Cli::command(), &DAEMONS).debug_assert();
+    }
+
+    #[test]
+    fn the_examples_of_the_configurations_are_some() {
+        assert_eq!(
+            config::check_examples(Cli::command(), &DAEMONS).map_err(|error| error.to_string()),
+            Ok(())
+        );
+    }
 }

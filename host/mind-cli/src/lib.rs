@@ -1,6 +1,7 @@
 //! What the command lines of the daemons and tools have in common: where the log goes, how an error ends the program,
-//! what Ctrl-C does, how sizes are written.
+//! what Ctrl-C does, how sizes are written, how a daemon's configuration file is read.
 
+pub mod config;
 pub mod interrupt;
 pub mod manual;
 pub mod reference;

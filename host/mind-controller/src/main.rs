@@ -6,6 +6,19 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
+use mind_cli::config::{self, Daemon};
+
+/// The daemon, for its configuration file.
+const DAEMONS: [Daemon; 1] = [Daemon {
+    name: "mind-controller",
+    verb: None,
+    examples: &[
+        ("port", r#"["eth1", "eth2", "eth3"]"#),
+        ("address", r#""198.18.0.1/16""#),
+        ("listen", r#""198.18.0.1:4790""#),
+        ("metrics", r#""127.0.0.1:9790""#),
+    ],
+}];
 
 /// Loads the data plane onto this host's ports and serves blades, programs and operators, until SIGTERM.
 #[derive(Parser)]
@@ -19,7 +32,7 @@ struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
-    args: Option<serve::Args>,
+    args: serve::Args,
 }
 
 #[derive(Subcommand)]
@@ -31,22 +44,17 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = config::parse(&DAEMONS);
     mind_cli::log_to_stderr();
     mind_cli::exit("mind-controller", run(cli))
 }
 
 fn run(cli: Cli) -> Result<()> {
-    match (cli.verb, cli.args) {
-        (Some(Verb::Completions(args)), _) => args.print(Cli::command()),
-        (Some(Verb::Man(args)), _) => args.write(Cli::command()),
-        (None, Some(args)) => serve(args),
-        (None, None) => Cli::command()
-            .error(
-                clap::error::ErrorKind::MissingRequiredArgument,
-                "the ports of the switch are missing: name them with --port IFACE...",
-            )
-            .exit(),
+    let command = || config::command(Cli::command(), &DAEMONS);
+    match cli.verb {
+        Some(Verb::Completions(args)) => args.print(command()),
+        Some(Verb::Man(args)) => args.write(command()),
+        None => serve(cli.args),
     }
 }
 
@@ -65,14 +73,22 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        config::command(Cli::command(), &DAEMONS).debug_assert();
+    }
+
+    #[test]
+    fn the_example_of_the_configuration_is_one() {
+        assert_eq!(
+            config::check_examples(Cli::command(), &DAEMONS).map_err(|error| error.to_string()),
+            Ok(())
+        );
     }
 
     #[test]
     fn ports_are_needed_to_serve_and_for_nothing_else() {
         let parsed = |line: &str| Cli::try_parse_from(line.split(' '));
         let cli = parsed("mind-controller --port c0 c1").ok().unwrap();
-        assert!(cli.verb.is_none() && cli.args.is_some());
+        assert!(cli.verb.is_none());
         assert!(parsed("mind-controller completions bash").is_ok());
         assert!(parsed("mind-controller --bridge br7").is_err());
     }

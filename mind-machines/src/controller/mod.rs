@@ -1,5 +1,5 @@
 //! The controller: who is there, which regions there are, and what becomes of them. It does what
-//! `mind-ctl serve` does, in the same order, one request after the other; each [`step`] is one
+//! `mind-controller` does, in the same order, one request after the other; each [`step`] is one
 //! change of one word or table, so that packets can come between any two.
 //!
 //! Commands go to agents, and answers come back, on connections that keep order, lose nothing, and

@@ -12,7 +12,7 @@ use crate::workspace;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The name that programs look for when they start; `host/mind-c/build.rs` puts it into the library.
-const SONAME: &str = concat!(
+pub(crate) const SONAME: &str = concat!(
     "libmind.so.",
     env!("CARGO_PKG_VERSION_MAJOR"),
     ".",
@@ -23,11 +23,15 @@ const SONAME: &str = concat!(
 const NAME: &str = "libmind.so";
 
 /// Installs it from the folder `built`.
-pub(super) fn install(tree: &Tree, built: &Path) -> Result<()> {
+pub(super) fn install(tree: &Tree, built: &Path, keeps_symbols: bool) -> Result<()> {
     let source = workspace::root().join("host/mind-c");
     let folder = tree.libdir();
     let file = format!("{NAME}.{VERSION}");
-    tree.copy(&super::need(built, NAME)?, folder.join(&file), 0o644)?;
+    let library = super::need(built, NAME)?;
+    match keeps_symbols {
+        true => tree.copy(&library, folder.join(&file), 0o644)?,
+        false => tree.strip(&library, folder.join(&file), 0o644)?,
+    }
     tree.link(&file, folder.join(SONAME))?;
     tree.link(SONAME, folder.join(NAME))?;
 

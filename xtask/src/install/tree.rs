@@ -4,11 +4,14 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::process;
+
 /// Where things go.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// Where they are used.
     prefix: PathBuf,
     /// The library's folder in the prefix.
@@ -19,7 +22,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// With nothing in it yet.
-    pub(super) fn new(prefix: &Path, libdir: &Path, destdir: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(prefix: &Path, libdir: &Path, destdir: Option<&Path>) -> Result<Self> {
         let prefix = std::path::absolute(prefix)
             .with_context(|| format!("cannot tell where {} is", prefix.display()))?;
         for path in [&*prefix, libdir] {
@@ -48,22 +51,22 @@ impl Tree {
     }
 
     /// Where things will be used.
-    pub(super) fn prefix(&self) -> &Path {
+    pub(crate) fn prefix(&self) -> &Path {
         &self.prefix
     }
 
     /// The library's folder in the prefix.
-    pub(super) fn libdir(&self) -> &Path {
+    pub(crate) fn libdir(&self) -> &Path {
         &self.libdir
     }
 
     /// Where things are, for people.
-    pub(super) fn shown(&self) -> impl std::fmt::Display + '_ {
+    pub(crate) fn shown(&self) -> impl std::fmt::Display + '_ {
         self.root.display()
     }
 
     /// A folder, which is made if it is not there.
-    pub(super) fn folder(&self, place: impl AsRef<Path>) -> Result<PathBuf> {
+    pub(crate) fn folder(&self, place: impl AsRef<Path>) -> Result<PathBuf> {
         let folder = self.root.join(place);
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
@@ -71,15 +74,26 @@ impl Tree {
     }
 
     /// A file with the contents of another.
-    pub(super) fn copy(&self, from: &Path, place: impl AsRef<Path>, mode: u32) -> Result<()> {
+    pub(crate) fn copy(&self, from: &Path, place: impl AsRef<Path>, mode: u32) -> Result<()> {
         self.replace(place.as_ref(), |part| {
             fs::copy(from, part).with_context(|| format!("cannot copy {}", from.display()))?;
             set_mode(part, mode)
         })
     }
 
+    /// A program or library with the contents of another, without what only debuggers and linkers of objects need. What
+    /// it loads is not touched, so the eBPF object in it keeps its types.
+    pub(crate) fn strip(&self, from: &Path, place: impl AsRef<Path>, mode: u32) -> Result<()> {
+        self.replace(place.as_ref(), |part| {
+            let mut strip = Command::new("strip");
+            strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
+            process::output(strip.arg(part).arg(from))?;
+            set_mode(part, mode)
+        })
+    }
+
     /// A file with these contents.
-    pub(super) fn write(&self, bytes: &[u8], place: impl AsRef<Path>, mode: u32) -> Result<()> {
+    pub(crate) fn write(&self, bytes: &[u8], place: impl AsRef<Path>, mode: u32) -> Result<()> {
         self.replace(place.as_ref(), |part| {
             fs::write(part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
             set_mode(part, mode)
@@ -87,7 +101,7 @@ impl Tree {
     }
 
     /// A link to a file in the same folder.
-    pub(super) fn link(&self, to: &str, place: impl AsRef<Path>) -> Result<()> {
+    pub(crate) fn link(&self, to: &str, place: impl AsRef<Path>) -> Result<()> {
         self.replace(place.as_ref(), |part| {
             symlink(to, part).with_context(|| format!("cannot link {}", part.display()))
         })

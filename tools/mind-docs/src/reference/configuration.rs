@@ -13,8 +13,9 @@ use super::{
 /// The page.
 pub(super) fn render(daemons: &[&Verb]) -> String {
     let mut text = String::from(
-        "# Configuration\n\nWhat each daemon can be told. A key is the long form of an option of its command line, \
-         without the dashes. This page is generated from the command line's definition.\n",
+        "# Configuration\n\nWhat each daemon can be told, by its configuration file in `/etc/mind` or by its command line. A key is \
+         the long form of an option of the command line, without the dashes. [How that is done](../operations/services.md) \
+         is a chapter of its own. This page is generated from the command line's definition.\n",
     );
     for daemon in daemons {
         let usage = &daemon.usage;
