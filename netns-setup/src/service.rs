@@ -116,13 +116,13 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
         let mut command = vec![
             program("mind-blade"),
             verb.to_owned(),
-            NO_FILE.to_owned(),
             format!("--name={}", blade.name),
             format!("--interface={INTERFACE}"),
             format!("--controller={controller}"),
             format!("--metrics={}", blade.metrics()),
         ];
         command.extend(own);
+        command.push(NO_FILE.to_owned());
         Service {
             name: blade.name.clone(),
             role,
@@ -304,6 +304,13 @@ mod tests {
         );
         assert_eq!(services[0].command[0], "/opt/mind-controller");
         assert!(services[0].command.contains(&"--port=c0".to_owned()));
+        for service in &services {
+            assert!(
+                service.command.contains(&NO_FILE.to_owned()),
+                "{}",
+                service.name
+            );
+        }
         assert!(
             services[1]
                 .command
