@@ -2,10 +2,11 @@
 
 use crate::{verdict::Verdict, wire::Opcode};
 
-/// Opcodes there can be.
+/// How many opcodes a byte can hold.
 const OPCODES: u32 = 1 << u8::BITS;
 
-/// A place on a packet's way through the switch. Each has a counter: so many packets are lost there.
+/// A point in a packet's way through the switch. Each has a counter in the map: so many packets are
+/// still to be dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place(u32);
 
@@ -20,7 +21,7 @@ impl Place {
         Self::before_raw(opcode as u8)
     }
 
-    /// The same, of a packet whose opcode nobody has looked at.
+    /// The same, for an opcode that may be unknown.
     #[inline(always)]
     pub const fn before_raw(opcode: u8) -> Self {
         Self(opcode as u32)

@@ -1,4 +1,4 @@
-//! Whether a request is well-formed and can be served: what is asked before the directory is.
+//! Whether a request is well-formed, permitted and can be served: the checks before the directory.
 
 use super::Passage;
 use crate::{
@@ -10,7 +10,8 @@ use crate::{
     wire::Reth,
 };
 
-/// Where an address is kept: a memory blade that is there, and the offset in its store, in bytes.
+/// Where an address is stored: a memory blade that is present, and the offset in its store, in
+/// bytes.
 pub(super) struct Place<P> {
     pub(super) peer: P,
     pub(super) offset: Va,
@@ -40,8 +41,8 @@ pub(super) fn placed<P: Passage>(passage: &P, blade: BladeId, domain: DomainId) 
     }
 }
 
-/// Where `va` is kept, if not as `kept` says then as translation does; `None` where no memory blade serves it, or it is
-/// gone.
+/// Where `va` is stored: as `kept` says, or else as the translation trie says; `None` where no memory blade serves it,
+/// or that blade is gone.
 #[inline(always)]
 pub(super) fn place<P: Passage>(passage: &P, kept: Option<Kept>, va: Va) -> Option<Place<P::Peer>> {
     let kept = match kept {

@@ -27,15 +27,15 @@ const fn len_of(source: Source) -> usize {
     }
 }
 
-/// The blade behind the port has given a region up.
+/// The blade behind the port answers an invalidation.
 #[inline(always)]
 pub(super) fn answer<P: Passage>(
     passage: &mut P,
     from: BladeId,
     source: Source,
 ) -> Staged<Left<P::Peer>> {
-    // All of it before the word changes: a last answer that could not be sent on would leave the requester with a region
-    // and no word of it.
+    // All checks come before the word changes: a last answer that could not be sent on would make the requester the
+    // owner without telling it.
     if passage.payload_len() < len_of(source) {
         return Err(stop!(Truncated));
     }

@@ -31,11 +31,12 @@ pub(super) fn request<P: Passage>(
     let page = admission::page(&reth)?;
     let domain = reth.domain();
     admission::placed(passage, from, domain)?;
-    // Before anything is said of the directory: what is denied is denied, slot or not.
+    // Permission comes before the directory: a denied request is denied whether or not there is a
+    // slot.
     let number = passage.slot_number(page);
     let slot = passage.slot(number);
     let kept = passage.admit(slot, domain, page, class)?;
-    // Before the word changes: a page that no memory blade has must not be given away.
+    // Before the word changes: no blade may get a page that no memory blade stores.
     let place = match want {
         Want::Read | Want::Acquire => {
             Some(admission::place(passage, kept, page).ok_or(stop!(NoMemory))?)
@@ -86,8 +87,8 @@ fn grant<P: Passage>(passage: &mut P, transition: Transition) -> Left<P::Peer> {
     (Verdict::Grant, Exit::Back)
 }
 
-/// Becomes the INVALIDATE: to one blade from here, to several by way of TC or of the controller, since XDP can send a
-/// frame only once.
+/// The packet becomes the INVALIDATE: to one blade from here, to several through TC or the controller, since XDP can
+/// send a frame only once.
 #[inline(always)]
 fn invalidate<P: Passage>(
     passage: &mut P,

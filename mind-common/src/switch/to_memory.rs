@@ -1,4 +1,5 @@
-//! What goes to memory without changing the directory: write-backs and atomic operations. Both are the owner's alone.
+//! What goes to memory without changing the directory: write-backs and atomic operations. Only the owner of the region
+//! may send them.
 
 use super::{Exit, Left, Passage, admission};
 use crate::{
@@ -11,11 +12,11 @@ use crate::{
     wire::{ATOMIC_REQUEST_LEN, AtomicEth, Reth, WRITE_LEN},
 };
 
-/// Bytes of the word that an atomic operation is about.
+/// Bytes of the word that an atomic operation changes.
 const WORD: u64 = 8;
 
-/// The blade behind the port writes a page back. Neither domain nor protection is asked: the page was written while it
-/// was allowed, and must not be lost because it no longer is.
+/// The blade behind the port writes a page back. Neither domain nor protection is checked: the page was written while
+/// that was allowed, and the write must not be lost because it no longer is.
 #[inline(always)]
 pub(super) fn write_back<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left<P::Peer>> {
     if passage.payload_len() < WRITE_LEN {

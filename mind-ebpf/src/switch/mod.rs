@@ -1,5 +1,5 @@
 //! The switch: what happens to a frame that comes in at one of its ports. The stages are those of
-//! [`mind_common::switch`], in its order; here is what they are asked of.
+//! [`mind_common::switch`], in its order; here are the maps and headers that they work on.
 //!
 //! | | |
 //! |---|---|
@@ -35,7 +35,7 @@ use crate::{
 };
 use directory::SlotRef;
 
-/// A frame of ours on its way through the switch.
+/// A frame of this protocol on its way through the switch.
 struct Passage<'a> {
     /// Its headers, in the packet.
     frame: &'a mut Frame,
