@@ -8,9 +8,9 @@ const OPCODES: u32 = 1 << u8::BITS;
 /// A point in a packet's way through the switch. Each has a counter in the map: so many packets are
 /// still to be dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place(u32);
+pub struct LossPoint(u32);
 
-impl Place {
+impl LossPoint {
     /// How many there are.
     pub const COUNT: u32 = OPCODES + Verdict::ALL.len() as u32;
 
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn no_two_places_share_a_counter() {
-        let before = (0..=u8::MAX).map(Place::before_raw);
-        let after = Verdict::ALL.into_iter().map(Place::after);
-        let indices = before.chain(after).map(Place::index);
-        assert!(indices.eq(0..Place::COUNT));
+        let before = (0..=u8::MAX).map(LossPoint::before_raw);
+        let after = Verdict::ALL.into_iter().map(LossPoint::after);
+        let indices = before.chain(after).map(LossPoint::index);
+        assert!(indices.eq(0..LossPoint::COUNT));
     }
 }

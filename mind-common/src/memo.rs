@@ -72,7 +72,7 @@ pub struct Memo {
 
 /// Where an address is stored: at which offset of which memory blade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct Location {
     /// The memory blade's number.
     pub blade: u32,
     /// The offset in its store, in bytes.
@@ -146,13 +146,13 @@ impl Memo {
     /// Where `va` is stored, if the memo says so; for a memo that is [valid](Self::allows) at
     /// `generation`.
     #[inline(always)]
-    pub const fn kept(&self, generation: u64, va: Va) -> Option<Kept> {
+    pub const fn location(&self, generation: u64, va: Va) -> Option<Location> {
         let stamped = generation << (u64::BITS - STAMP_BITS) | PLACED;
         if (self.place ^ stamped) >> (BLADE_BITS + DELTA_BITS) != 0 {
             return None;
         }
         let page = window_page(va).wrapping_add((self.place >> BLADE_BITS) as u32);
-        Some(Kept {
+        Some(Location {
             blade: self.place as u32 & ((1 << BLADE_BITS) - 1),
             offset: Va((page as u64) << PAGE_SHIFT | va.0 & ((1 << PAGE_SHIFT) - 1)),
         })
@@ -226,7 +226,7 @@ mod tests {
         let nothing = Memo::default();
         assert!(!nothing.allows(0, DomainId(0), MAY_READ));
         assert!(!nothing.allows(0, DomainId(0), MAY_WRITE));
-        assert_eq!(nothing.kept(0, region().base()), None);
+        assert_eq!(nothing.location(0, region().base()), None);
     }
 
     #[test]
@@ -241,8 +241,8 @@ mod tests {
         for other in [0, NOW - 1, NOW + 1, NOW | 1 << GENERATION_BITS, u64::MAX] {
             assert!(!memo(BOTH).allows(other, DOMAIN, MAY_READ));
         }
-        assert_eq!(memo(BOTH).kept(NOW + 1, region().base()), None);
-        assert_eq!(memo(BOTH).kept(NOW - 1, region().base()), None);
+        assert_eq!(memo(BOTH).location(NOW + 1, region().base()), None);
+        assert_eq!(memo(BOTH).location(NOW - 1, region().base()), None);
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
                 Some(&entry),
             )
             .unwrap()
-            .kept(NOW, region().base())
+            .location(NOW, region().base())
         };
         assert_eq!(placed(13), None);
         assert!(placed(14).is_some());
@@ -303,7 +303,7 @@ mod tests {
             );
             let memo = memo.unwrap();
             assert!(memo.allows(NOW, DOMAIN, MAY_READ));
-            assert_eq!(memo.kept(NOW, region().base()), None, "{entry:?}");
+            assert_eq!(memo.location(NOW, region().base()), None, "{entry:?}");
         }
     }
 
@@ -503,8 +503,8 @@ mod tests {
             let domain = DomainId(domain);
             let memo = Memo::new(&generation, region, domain, &protection(bits, 21), Some(&entry)).unwrap();
             let va = Va(region.base().0 + inside % region.size());
-            let expected = Kept { blade: blade.into(), offset: entry.apply(va) };
-            prop_assert_eq!(memo.kept(number, va), Some(expected));
+            let expected = Location { blade: blade.into(), offset: entry.apply(va) };
+            prop_assert_eq!(memo.location(number, va), Some(expected));
             prop_assert_eq!(memo.allows(number, domain, class), bits & class == class);
         }
 

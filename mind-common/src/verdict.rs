@@ -135,7 +135,7 @@ verdicts! {
     Truncated: "truncated", Kind::Dropped;
     /// Dropped: a coherence header field has an invalid value.
     Malformed: "malformed", Kind::Dropped;
-    /// Dropped: a test wants the switch to lose it ([`Place`](crate::losses::Place)).
+    /// Dropped: a test wants the switch to lose it ([`LossPoint`](crate::losses::LossPoint)).
     LostOnPurpose: "lost-on-purpose", Kind::Dropped;
     /// Dropped: an opcode that is not of this protocol.
     UnknownOpcode: "unknown-opcode", Kind::Dropped;

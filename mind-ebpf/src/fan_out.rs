@@ -14,7 +14,7 @@ use aya_ebpf::{
 };
 use mind_common::{
     id::{BladeId, BladeSet, MAX_BLADES},
-    losses::Place,
+    losses::LossPoint,
     rewrite,
     table::{HEADERS_LEN, Peer, Switch},
     verdict::Verdict,
@@ -93,7 +93,7 @@ fn multiply(ctx: &TcContext, switch: &Switch, pending: BladeSet) -> Verdict {
 /// the frame's own headers after each copy (`bpf_clone_redirect`).
 #[inline(always)]
 fn send(ctx: &TcContext, switch: &Switch, blade: BladeId, peer: &Peer) -> bool {
-    if losses::is_lost(Place::before(Opcode::Invalidate)) {
+    if losses::is_lost(LossPoint::before(Opcode::Invalidate)) {
         return false;
     }
     let Some(frame) = packet::headers(ctx) else {

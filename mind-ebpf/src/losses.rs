@@ -3,7 +3,7 @@
 //! unreachable and removes it from the program.
 
 use aya_ebpf::Global;
-use mind_common::losses::Place;
+use mind_common::losses::LossPoint;
 
 use crate::{atomics, maps};
 
@@ -13,7 +13,7 @@ static LOSE_ON_PURPOSE: Global<u8> = Global::new(0);
 
 /// Whether a packet at `place` is to be dropped there.
 #[inline(always)]
-pub fn is_lost(place: Place) -> bool {
+pub fn is_lost(place: LossPoint) -> bool {
     if LOSE_ON_PURPOSE.load() == 0 {
         return false;
     }

@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 use mind_common::{
     id::MAX_BLADES,
-    losses::Place,
+    losses::LossPoint,
     table::{
         BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
         Responder, Slot, Switch, Translation, TranslationKey,
@@ -23,9 +23,9 @@ use mind_common::{
 #[map]
 pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
 
-/// How many packets are still to be dropped on purpose, by [`Place`].
+/// How many packets are still to be dropped on purpose, by [`LossPoint`].
 #[map]
-pub static LOSSES: Array<u64> = Array::with_max_entries(Place::COUNT, 0);
+pub static LOSSES: Array<u64> = Array::with_max_entries(LossPoint::COUNT, 0);
 
 /// The switch itself.
 #[map]

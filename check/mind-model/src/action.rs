@@ -149,9 +149,9 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
         if budget.early > 0 && !is_still {
             for alarm in host.blade.alarms() {
                 let late = match alarm {
-                    Alarm::Answer(_) => Lateness::Punctual,
-                    Alarm::Pause(_) => Lateness::Nudging,
-                    Alarm::Ripe(_) | Alarm::Room => continue,
+                    Alarm::Answer(_) => Lateness::OnTime,
+                    Alarm::Pause(_) => Lateness::RepeatDue,
+                    Alarm::Residency(_) | Alarm::Room => continue,
                 };
                 out.push(Action::Fire {
                     blade,
@@ -203,8 +203,8 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
         for alarm in host.blade.alarms() {
             let late = match alarm {
                 Alarm::Answer(_) if !is_still => continue,
-                Alarm::Pause(_) if is_still => Lateness::Nudging,
-                _ => Lateness::Punctual,
+                Alarm::Pause(_) if is_still => Lateness::RepeatDue,
+                _ => Lateness::OnTime,
             };
             out.push(Action::Fire {
                 blade,

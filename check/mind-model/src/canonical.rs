@@ -70,7 +70,7 @@ pub(crate) fn is_noise(world: &World, flight: &Flight) -> bool {
             // A blade passes by what answers no request of its own, and waits for no number twice.
             host.blade.connection().to_qp() != packet.envelope.qp
                 || !matches!(body, Body::Invalidate(_))
-                    && !host.blade.knows(seq)
+                    && !host.blade.has_request(seq)
                     && host.operation.is_none_or(|it| it.seq != seq)
         }
         (Way::From(_), Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. })
@@ -86,7 +86,7 @@ pub(crate) fn is_noise(world: &World, flight: &Flight) -> bool {
 
 fn forget(world: &mut World) {
     for host in world.hosts.iter_mut().flatten() {
-        host.blade.forget();
+        host.blade.normalize();
     }
     let mut network = std::mem::take(&mut world.network);
     network.retain(|flight| !is_noise(world, flight));

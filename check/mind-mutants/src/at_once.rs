@@ -22,12 +22,12 @@ const BY_MODEL: [Mutant; 9] = [
 ];
 
 const BY_SIMULATOR: [Mutant; 11] = [
-    Mutant::AnyonesAnswerCounts,
+    Mutant::AnySlotsAnswerCounts,
     Mutant::BusyClearedEarly,
     Mutant::EpisodeStays,
     Mutant::DomainNotChecked,
     Mutant::OldWriteStored,
-    Mutant::OrphanGivenAway,
+    Mutant::LostOwnerNotMarked,
     Mutant::FlushNotAwaited,
     Mutant::SplitForgetsSharers,
     Mutant::MergeForgetsSharers,

@@ -28,7 +28,7 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             "with one slot the model forgets answers to earlier invalidations, as episodes do not come \
              back; with two it repeats no packet long enough",
         ),
-        Mutant::AnyonesAnswerCounts => (
+        Mutant::AnySlotsAnswerCounts => (
             Finder::Simulator,
             "takes an answer of before a split that finds its number come back in the other slot, five \
              faults later: deeper than the model's search comes",
@@ -42,7 +42,7 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             Finder::Simulator,
             "in the model nobody is given a right that it did not have",
         ),
-        Mutant::RequesterNotMissed => (
+        Mutant::LostRequesterKept => (
             Finder::Model,
             "blades that wait appeal to the controller, which resets the region: they wait for longer \
              and go on",

@@ -199,7 +199,7 @@ pub struct BladeReport {
     pub busy: u64,
     /// Requests of which the controller was told that they do not complete.
     #[serde(default)]
-    pub appeals: u64,
+    pub reported_stuck: u64,
     /// Requests given up because of the deadline.
     pub expired: u64,
     /// Pages written back.

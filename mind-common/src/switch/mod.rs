@@ -26,7 +26,7 @@ use crate::{
         Answer, AnswerVerdict, Invalidations, Request, RequestVerdict, Transition, Want, Word,
     },
     id::{BladeId, Connection, DomainId},
-    memo::Kept,
+    memo::Location,
     serial::{Seq, Version},
     stop,
     table::{Port, PortKind},
@@ -87,9 +87,9 @@ pub trait Passage {
         domain: DomainId,
         va: Va,
         class: u32,
-    ) -> Staged<Option<Kept>>;
+    ) -> Staged<Option<Location>>;
     /// Where `va` is stored, as the translation trie says.
-    fn translate(&self, va: Va) -> Option<Kept>;
+    fn translate(&self, va: Va) -> Option<Location>;
 
     /// The number of the page's slot; 0 if it has none.
     ///

@@ -2,7 +2,7 @@
 
 use super::{
     Exit, Left, Passage,
-    admission::{self, Place},
+    admission::{self, Destination},
     needs,
 };
 use crate::{
@@ -35,11 +35,11 @@ pub(super) fn request<P: Passage>(
     // slot.
     let number = passage.slot_number(page);
     let slot = passage.slot(number);
-    let kept = passage.admit(slot, domain, page, class)?;
+    let location = passage.admit(slot, domain, page, class)?;
     // Before the word changes: no blade may get a page that no memory blade stores.
-    let place = match want {
+    let destination = match want {
         Want::Read | Want::Acquire => {
-            Some(admission::place(passage, kept, page).ok_or(stop!(NoMemory))?)
+            Some(admission::destination(passage, location, page).ok_or(stop!(NoMemory))?)
         }
         Want::Upgrade => None,
     };
@@ -53,7 +53,11 @@ pub(super) fn request<P: Passage>(
     match verdict {
         RequestVerdict::Fetch => {
             passage.touch(slot);
-            Ok(fetch(passage, place.ok_or(stop!(NoMemory))?, transition))
+            Ok(fetch(
+                passage,
+                destination.ok_or(stop!(NoMemory))?,
+                transition,
+            ))
         }
         RequestVerdict::Grant => {
             passage.touch(slot);
@@ -70,13 +74,13 @@ pub(super) fn request<P: Passage>(
 #[inline(always)]
 fn fetch<P: Passage>(
     passage: &mut P,
-    place: Place<P::Peer>,
+    destination: Destination<P::Peer>,
     transition: Transition,
 ) -> Left<P::Peer> {
     let bth = rewrite::granted(&passage.bth(), Opcode::Read, transition);
-    let reth = Reth::new(place.offset, DomainId(0), PAGE_SIZE as u32);
+    let reth = Reth::new(destination.offset, DomainId(0), PAGE_SIZE as u32);
     passage.put_reth(bth, reth);
-    (Verdict::Fetch, Exit::To(place.peer))
+    (Verdict::Fetch, Exit::To(destination.peer))
 }
 
 /// Back, as its own acknowledgement.

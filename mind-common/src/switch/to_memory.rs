@@ -23,16 +23,16 @@ pub(super) fn write_back<P: Passage>(passage: &mut P, from: BladeId) -> Staged<L
         return Err(stop!(Invalid));
     }
     let page = admission::page(&passage.reth())?;
-    let place = admission::place(passage, None, page).ok_or(stop!(NoMemory))?;
+    let destination = admission::destination(passage, None, page).ok_or(stop!(NoMemory))?;
     let number = passage.slot_number(page);
     let slot = passage.slot(number).ok_or(stop!(NoSlot))?;
     if !may_write_back(passage.word(slot, page)?, from) {
         return Err(stop!(NotOwner));
     }
     let bth = passage.bth();
-    let reth = Reth::new(place.offset, DomainId(0), PAGE_SIZE as u32);
+    let reth = Reth::new(destination.offset, DomainId(0), PAGE_SIZE as u32);
     passage.put_reth(bth, reth);
-    Ok((Verdict::WriteBack, Exit::To(place.peer)))
+    Ok((Verdict::WriteBack, Exit::To(destination.peer)))
 }
 
 /// The blade behind the port wants an atomic operation carried out.
@@ -51,16 +51,16 @@ pub(super) fn operate<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left
     admission::placed(passage, from, domain)?;
     let number = passage.slot_number(va);
     let slot = passage.slot(number);
-    let kept = passage.admit(slot, domain, va, MAY_WRITE)?;
-    let place = admission::place(passage, kept, va).ok_or(stop!(NoMemory))?;
+    let location = passage.admit(slot, domain, va, MAY_WRITE)?;
+    let destination = admission::destination(passage, location, va).ok_or(stop!(NoMemory))?;
     let slot = slot.ok_or(stop!(NoSlot))?;
     may_operate(passage.word(slot, va)?, from).map_err(Stop::directory)?;
     let bth = passage.bth();
     let atomic = AtomicEth {
-        va: place.offset.0.into(),
+        va: destination.offset.0.into(),
         rkey: 0.into(),
         ..atomic
     };
     passage.put_atomic(bth, atomic);
-    Ok((Verdict::Operate, Exit::To(place.peer)))
+    Ok((Verdict::Operate, Exit::To(destination.peer)))
 }

@@ -11,7 +11,7 @@ use mind_common::{
         Word, admit, machine::on_answer,
     },
     id::DomainId,
-    memo::{Kept, Memo},
+    memo::{Location, Memo},
     serial::Seq,
     stop,
     table::{Generation, Protection, Slot, Translation},
@@ -75,7 +75,7 @@ impl SlotRef {
     /// Memo, region, generation, in this order (see [`mind_common::memo`]). Loads stay in order on
     /// x86; a processor that swaps them would need a barrier after each of the first two.
     #[inline(always)]
-    pub fn recall(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Kept>> {
+    pub fn recall(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Location>> {
         // SAFETY: the pointer is a lookup's.
         let memo = unsafe {
             Memo {
@@ -86,7 +86,7 @@ impl SlotRef {
         self.region(va)?;
         let generation = generation()?.number;
         memo.allows(generation, domain, class)
-            .then(|| memo.kept(generation, va))
+            .then(|| memo.location(generation, va))
     }
 
     /// Writes the memo of what the tries returned; `generation` was read before they were searched.

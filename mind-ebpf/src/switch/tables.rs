@@ -5,7 +5,7 @@ use aya_ebpf::maps::lpm_trie::Key;
 use mind_common::{
     addr::Va,
     id::{BladeId, Connection, DomainId},
-    memo::Kept,
+    memo::Location,
     stop,
     table::{Peer, Protection, ProtectionKey, Slot, Translation, TranslationKey},
     verdict::Staged,
@@ -60,11 +60,16 @@ pub fn is_placed(domain: DomainId, blade: BladeId) -> bool {
 /// the check found that out. `slot` is the page's, if it has one: a valid memo spares the tries,
 /// and what they return is written to the memo.
 #[inline(always)]
-pub fn admit(slot: Option<SlotRef>, domain: DomainId, va: Va, class: u32) -> Staged<Option<Kept>> {
+pub fn admit(
+    slot: Option<SlotRef>,
+    domain: DomainId,
+    va: Va,
+    class: u32,
+) -> Staged<Option<Location>> {
     if let Some(slot) = slot
-        && let Some(kept) = slot.recall(domain, va, class)
+        && let Some(location) = slot.recall(domain, va, class)
     {
-        return Ok(kept);
+        return Ok(location);
     }
     // Generation, region, tries, in this order (see `mind_common::memo`). The region as it stands,
     // since an `Option` of it is compiled to a register that nothing was written to where there is
@@ -81,7 +86,7 @@ pub fn admit(slot: Option<SlotRef>, domain: DomainId, va: Va, class: u32) -> Sta
     {
         slot.remember(&generation, region, domain, protection, translation);
     }
-    Ok(translation.map(|entry| Kept {
+    Ok(translation.map(|entry| Location {
         blade: entry.blade,
         offset: entry.apply(va),
     }))
@@ -101,9 +106,9 @@ fn translation(va: Va) -> Option<&'static Translation> {
 
 /// Where `va` is stored, as the trie says.
 #[inline(always)]
-pub fn translate(va: Va) -> Option<Kept> {
+pub fn translate(va: Va) -> Option<Location> {
     let entry = translation(va)?;
-    Some(Kept {
+    Some(Location {
         blade: entry.blade,
         offset: entry.apply(va),
     })

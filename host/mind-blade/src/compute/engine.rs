@@ -418,7 +418,7 @@ impl Engine {
             requests: counters.requests,
             timeouts: counters.timeouts,
             busy: counters.busy,
-            appeals: counters.appeals,
+            reported_stuck: counters.reported_stuck,
             expired: counters.expired,
             write_backs: counters.write_backs,
             evictions: counters.evictions,

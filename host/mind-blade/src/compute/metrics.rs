@@ -66,9 +66,9 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
             report.busy,
         ),
         (
-            "mind_appeals_total",
+            "mind_stuck_requests_total",
             "Requests of which the controller was told that they do not complete.",
-            report.appeals,
+            report.reported_stuck,
         ),
         (
             "mind_expired_requests_total",

@@ -12,7 +12,7 @@ use aya::{
     Ebpf,
     programs::{SchedClassifier, Xdp},
 };
-use mind_common::{addr::Va, losses::Place};
+use mind_common::{addr::Va, losses::LossPoint};
 
 use crate::{
     Copies, Directory, Result, SwitchLimits, TraceControl, Traces, directory,
@@ -102,7 +102,7 @@ impl Switch {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn lose(&mut self, place: Place, packets: u64) -> Result<()> {
+    pub fn lose(&mut self, place: LossPoint, packets: u64) -> Result<()> {
         self.maps.set(LOSSES, place.index(), packets)
     }
 
@@ -111,7 +111,7 @@ impl Switch {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn to_lose(&self, place: Place) -> Result<u64> {
+    pub fn to_lose(&self, place: LossPoint) -> Result<u64> {
         self.maps.get(LOSSES, place.index())
     }
 

@@ -4,7 +4,7 @@ use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va},
     directory::{Prior, State},
     id::DomainId,
-    memo::{Kept, Memo},
+    memo::{Location, Memo},
     refusal::Refusal,
     table::{MAY_READ, MAY_WRITE, Peer, Permission, Protection, Slot, Translation},
     verdict::Verdict,
@@ -156,11 +156,11 @@ fn what_the_tries_say_is_remembered(world: &mut World) {
     let (memo, now) = (world.slot().memo(), generation(world));
     assert!(memo.allows(now, DOMAIN, MAY_READ));
     assert!(memo.allows(now, DOMAIN, MAY_WRITE));
-    let kept = Kept {
+    let location = Location {
         blade: 0,
         offset: Va(OFFSET),
     };
-    assert_eq!(memo.kept(now, PAGE), Some(kept));
+    assert_eq!(memo.location(now, PAGE), Some(location));
 }
 
 fn what_is_remembered_is_believed(world: &mut World) {
@@ -183,7 +183,7 @@ fn an_upgrade_is_remembered_and_believed(world: &mut World) {
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
     let now = generation(world);
     assert!(world.slot().memo().allows(now, DOMAIN, MAY_WRITE));
-    assert!(world.slot().memo().kept(now, PAGE).is_some());
+    assert!(world.slot().memo().location(now, PAGE).is_some());
     world.set_word(State::Shared, [0]);
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
 }
@@ -376,7 +376,7 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
     let (memo, now) = (memo_of(world, 3), generation(world));
     assert!(memo.allows(now, DOMAIN, MAY_READ), "one entry covers it");
-    assert_eq!(memo.kept(now, beside), None, "two entries do");
+    assert_eq!(memo.location(now, beside), None, "two entries do");
     is_fetched(world, &read(0, OUTLIER), 1, OUTLIER_OFFSET);
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
     let directory = world.bed.switch.directory();

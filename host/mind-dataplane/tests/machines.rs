@@ -4,13 +4,13 @@
 //!
 //! Every run is from one seed, which is printed when something differs.
 
-#[path = "nodes/draw.rs"]
+#[path = "machines/draw.rs"]
 mod draw;
-#[path = "nodes/frames.rs"]
+#[path = "machines/frames.rs"]
 mod frames;
-#[path = "nodes/memory.rs"]
+#[path = "machines/memory.rs"]
 mod memory;
-#[path = "nodes/switch.rs"]
+#[path = "machines/switch.rs"]
 mod switch;
 
 use std::collections::BTreeMap;
