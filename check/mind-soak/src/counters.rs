@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use mind_api::operator::Status;
 use mind_common::verdict::Verdict;
-use mind_dataplane::{Responder, Tally, attach};
+use mind_dataplane::{PacketCounters, Responder, attach};
 use mind_e2e::Bed;
 use netns_setup::{Kind, paths, plan::INTERFACE};
 
@@ -17,7 +17,10 @@ impl Counts {
     /// # Errors
     ///
     /// When the controller names a verdict that there is not.
-    pub fn new<'a>(status: &Status, memory: impl IntoIterator<Item = &'a Tally>) -> Result<Self> {
+    pub fn new<'a>(
+        status: &Status,
+        memory: impl IntoIterator<Item = &'a PacketCounters>,
+    ) -> Result<Self> {
         let mut counts = [0; Verdict::ALL.len()];
         for (name, count) in status.ports.iter().flat_map(|port| &port.packets) {
             let verdict = Verdict::ALL
@@ -30,7 +33,7 @@ impl Counts {
             })?;
             counts[verdict.number()] += count;
         }
-        for (verdict, count) in memory.into_iter().flat_map(Tally::iter) {
+        for (verdict, count) in memory.into_iter().flat_map(PacketCounters::iter) {
             counts[verdict.number()] += count;
         }
         Ok(Self(counts))
@@ -84,7 +87,7 @@ impl Counters {
         let tallies = self
             .memory
             .iter()
-            .map(|(responder, index)| responder.tally(*index))
+            .map(|(responder, index)| responder.packet_counters(*index))
             .collect::<Result<Vec<_>, _>>()
             .context("cannot read the counters of a memory blade")?;
         Counts::new(status, &tallies)
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_packets_of_all_ports_are_added() {
-        let counts = Counts::new(&status("fetch"), [&Tally::default()]).unwrap();
+        let counts = Counts::new(&status("fetch"), [&PacketCounters::default()]).unwrap();
         assert_eq!((counts.of(Verdict::Fetch), counts.sum()), (7, 7));
     }
 

@@ -1,4 +1,4 @@
-//! Samples by family, in the types of the crate `prometheus`: what a daemon counts already is shown as it is, and not
+//! Samples by family, in the types of the crate `prometheus`: a daemon's existing counters are shown as they are, not
 //! counted a second time.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,15 @@ use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 
-/// What a daemon shows at one moment. Each family's name, help and type are said once, its samples one by one.
+/// What a daemon shows at one moment. Each family has a name, help and type, and any number of samples.
+///
+/// ```
+/// use mind_metrics::Families;
+///
+/// let mut families = Families::with_label("blade", "c0");
+/// families.counter("mind_faults_total", "Faults taken.").add(&[], 3.0);
+/// assert_eq!(families.into_families()[0].name(), "mind_faults_total");
+/// ```
 #[derive(Debug, Default)]
 pub struct Families {
     /// Labels of every sample.
@@ -34,7 +42,7 @@ pub struct Observations {
 }
 
 impl Families {
-    /// Without samples; those that come get the label `blade`, say, each.
+    /// Without samples; each sample that is added gets the label `name`=`value`.
     pub fn with_label(name: &'static str, value: &str) -> Self {
         Self {
             common: vec![(name, value.to_owned())],
@@ -42,17 +50,17 @@ impl Families {
         }
     }
 
-    /// What only grows; its name ends with `_total`.
+    /// A value that only grows; its name ends with `_total`.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
         self.family(name, help, MetricType::COUNTER)
     }
 
-    /// What goes up and down.
+    /// A value that goes up and down.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
         self.family(name, help, MetricType::GAUGE)
     }
 
-    /// How often something was of which size.
+    /// A distribution; in seconds or bytes.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
         self.family(name, help, MetricType::HISTOGRAM)
     }
@@ -163,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_break_the_conventions_are_told() {
+    fn names_that_break_the_conventions_are_found() {
         for (name, kind, is_fine) in [
             ("mind_faults_total", MetricType::COUNTER, true),
             ("mind_faults", MetricType::COUNTER, false),

@@ -1,10 +1,10 @@
-//! What Prometheus is told of a compute blade.
+//! The metrics of a compute blade.
 
 use mind_api::program::{BUCKETS_NS, BladeReport, TransitionReport};
 use mind_common::addr::PAGE_SIZE;
 use mind_metrics::{Families, Observations};
 
-/// What it is told of the blade with that name, whose engine reports that; it has none if it is ending.
+/// The metrics of the blade named `blade`, from its engine's report; `None` while the engine is ending.
 pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
     let mut families = Families::with_label("blade", blade);
     let Some(report) = report else {
@@ -14,12 +14,12 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
     for (name, help, value) in [
         (
             "mind_cache_bytes",
-            "Pages that the blade holds.",
+            "Bytes of the pages that are cached.",
             report.pages * page,
         ),
         (
             "mind_cache_capacity_bytes",
-            "Pages that it may hold at most.",
+            "Bytes that may be cached at most.",
             report.capacity * page,
         ),
         (
@@ -62,12 +62,12 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         ),
         (
             "mind_busy_answers_total",
-            "Requests that were told that the region is busy.",
+            "Requests that were refused because the region is busy.",
             report.busy,
         ),
         (
             "mind_stuck_requests_total",
-            "Requests of which the controller was told that they do not complete.",
+            "Reports to the controller of requests that do not complete.",
             report.reported_stuck,
         ),
         (
@@ -82,7 +82,7 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         ),
         (
             "mind_evictions_total",
-            "Pages that went to make room.",
+            "Pages evicted to make room.",
             report.evictions,
         ),
         (
@@ -92,27 +92,27 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         ),
         (
             "mind_false_invalidations_total",
-            "Pages dropped by an invalidation though nobody had asked for them.",
+            "Pages dropped by an invalidation though the requester did not ask for them.",
             report.false_invalidations,
         ),
         (
             "mind_lost_pages_total",
-            "Pages whose last writes are gone.",
+            "Pages whose last writes are lost.",
             report.lost,
         ),
         (
             "mind_ignored_datagrams_total",
-            "Datagrams that answered nothing any more.",
+            "Datagrams that answered no request under way.",
             report.ignored,
         ),
         (
             "mind_malformed_datagrams_total",
-            "Datagrams that were no messages.",
+            "Datagrams that could not be parsed.",
             report.malformed,
         ),
         (
             "mind_unsent_datagrams_total",
-            "Datagrams that the kernel did not take.",
+            "Datagrams that the kernel refused to send.",
             report.unsent,
         ),
     ] {
@@ -120,7 +120,7 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
     }
     let mut times = families.histogram(
         "mind_fault_seconds",
-        "From a fault to its page, by the transition that it was in the directory.",
+        "From a fault to its page, by the transition that it caused in the directory.",
     );
     for transition in &report.transitions {
         times.observe(
