@@ -1,4 +1,4 @@
-//! What the system counted: packets by verdict, on the switch's ports and in the memory blades.
+//! Packets by verdict, on the switch's ports and in the memory blades.
 
 use anyhow::{Context as _, Result};
 use mind_api::operator::Status;
@@ -12,11 +12,11 @@ use netns_setup::{Kind, paths, plan::INTERFACE};
 pub struct Counts([u64; Verdict::ALL.len()]);
 
 impl Counts {
-    /// Those of the switch's ports, as the controller says, and of the memory blades.
+    /// Those of the switch's ports, as the controller reports them, and of the memory blades.
     ///
     /// # Errors
     ///
-    /// When the controller names a verdict that there is not.
+    /// When the controller names a verdict that this build does not have.
     pub fn new<'a>(
         status: &Status,
         memory: impl IntoIterator<Item = &'a PacketCounters>,
@@ -39,7 +39,7 @@ impl Counts {
         Ok(Self(counts))
     }
 
-    /// Packets that met `verdict`.
+    /// Packets that got `verdict`.
     pub fn of(&self, verdict: Verdict) -> u64 {
         self.0[verdict.number()]
     }
@@ -82,7 +82,7 @@ impl Counters {
     ///
     /// # Errors
     ///
-    /// When somebody does not tell.
+    /// When a memory blade's counters cannot be read.
     pub fn read(&self, status: &Status) -> Result<Counts> {
         let tallies = self
             .memory
