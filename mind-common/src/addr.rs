@@ -71,8 +71,8 @@ impl Va {
         self.0 >= WINDOW_BASE && len <= WINDOW_SIZE && self.0 - WINDOW_BASE <= WINDOW_SIZE - len
     }
 
-    /// The memory blade to whose slice this address belongs (see [`SLICE_SHIFT`]); `None`
-    /// outside the window.
+    /// The memory blade that owns the slice of this address (see [`SLICE_SHIFT`]); `None` outside
+    /// the window.
     pub const fn slice(self) -> Option<u8> {
         if self.is_in_window(1) {
             Some(((self.0 - WINDOW_BASE) >> SLICE_SHIFT) as u8)
@@ -189,7 +189,15 @@ impl Prefix {
 /// first. Both must be multiples of the page size, and the range must not wrap; otherwise, and
 /// for `len` 0, there are none.
 ///
-/// At most two prefixes per size come up, so at most 2 x (64 - 12).
+/// There are at most two prefixes of each size, so at most 2 x (64 - 12).
+///
+/// ```
+/// use mind_common::addr::{Prefix, Va, prefixes};
+///
+/// // Three pages from the second one on: one page, then two.
+/// let of = |base, shift| Prefix { base: Va(base), shift };
+/// assert!(prefixes(Va(0x1000), 0x3000).eq([of(0x1000, 12), of(0x2000, 13)]));
+/// ```
 pub fn prefixes(start: Va, len: u64) -> impl Iterator<Item = Prefix> {
     let aligned = start.is_page_aligned() && len.is_multiple_of(PAGE_SIZE as u64);
     let valid = aligned && start.0.checked_add(len).is_some();

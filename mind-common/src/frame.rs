@@ -36,7 +36,8 @@ pub struct Outer {
     pub udp: UdpHdr,
 }
 
-/// All headers of a frame of ours. Shorter ones than [`Ceth`] are followed by padding or data.
+/// All headers of a frame of this protocol. Shorter ones than [`Ceth`] are followed by padding or
+/// data.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Frame {
@@ -87,14 +88,14 @@ impl Outer {
         self.udp.len = (datagram as u16).to_be_bytes();
     }
 
-    /// Sends it on to `peer`, in the switch's name.
+    /// Addresses it to `peer`, from the switch, and lowers its time to live.
     #[inline(always)]
     pub fn send_to(&mut self, switch: &Switch, peer: &Peer) {
         self.hop();
         self.address_to(switch, peer);
     }
 
-    /// Addresses it to `peer`, in the switch's name.
+    /// Addresses it to `peer`, from the switch.
     #[inline(always)]
     pub fn address_to(&mut self, switch: &Switch, peer: &Peer) {
         let change = Change::NONE
@@ -127,8 +128,8 @@ impl Outer {
         self.udp.check = [0; 2];
     }
 
-    /// Whether it has been going round for too long to be sent once more. Two programs that
-    /// answered each other's answers would otherwise do so for ever, in the driver.
+    /// Whether its time to live is used up. Two programs that answered each other's answers would
+    /// otherwise do so for ever, in the driver.
     #[inline(always)]
     pub fn is_expired(&self) -> bool {
         self.ip.ttl <= 1

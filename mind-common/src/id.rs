@@ -1,4 +1,4 @@
-//! Who is who: blades and sets of blades, protection domains, connections.
+//! Identities: blades and sets of blades, protection domains, connections.
 
 /// Compute blades on one switch (and memory blades as well), as on the 32-port switch of the
 /// paper (MIND, SOSP 2021, section 7). A directory word has a sharer bit for each.
@@ -166,8 +166,8 @@ impl core::fmt::Debug for BladeSet {
     }
 }
 
-/// A protection domain (PDID of the paper, section 4.2): who may touch what is said per domain.
-/// On the wire it is the rkey of the RETH.
+/// A protection domain (PDID of the paper, section 4.2): permissions are granted per domain. On the
+/// wire it is the rkey of the RETH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainId(pub u32);
 
@@ -178,13 +178,21 @@ impl core::fmt::Display for DomainId {
 }
 
 /// A compute blade's connection to the switch, or through it to a memory blade: on the wire, the
-/// BTH's destination queue pair. A blade that comes back has a new incarnation, and packets of
+/// BTH's destination queue pair. A blade that registers again has a new incarnation, and packets of
 /// the old one are dropped.
+///
+/// ```
+/// use mind_common::id::{BladeId, Connection};
+///
+/// let connection = Connection { blade: BladeId::from_low_bits(3), incarnation: 0x12 };
+/// assert_eq!(connection.to_qp(), 0x1203);
+/// assert_eq!(Connection::from_qp(0x1203), Some(connection));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
     /// The compute blade.
     pub blade: BladeId,
-    /// Which life of it: counted up by the controller whenever the blade registers.
+    /// The blade's incarnation: counted up by the controller whenever the blade registers.
     pub incarnation: u16,
 }
 

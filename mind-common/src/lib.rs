@@ -1,7 +1,7 @@
-//! The shared core of MIND on eBPF.
+//! What the switch's eBPF programs and all other parts of MIND on eBPF share.
 //!
-//! What the switch's eBPF programs, the blade agents, the controller, the tests and the
-//! simulators must agree on is written here once, as plain data and pure functions:
+//! The formats and decisions that the eBPF programs, the blade agents, the controller, the tests
+//! and the simulators must agree on are written here once, as plain data and pure functions:
 //!
 //! * [`addr`]: pages, power-of-two regions, prefixes and the window of global addresses,
 //! * [`id`]: blades and sets of blades, protection domains, connections,
@@ -10,11 +10,11 @@
 //! * [`frame`]: a frame's headers where they lie in the packet,
 //! * [`directory`]: the directory word of a region and its state machine,
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
-//! * [`memo`]: what a directory slot remembers of the tries, and when that is believed,
+//! * [`memo`]: the copy of trie lookups that a directory slot keeps, and when it is valid,
 //! * [`refusal`]: why a request is not carried out,
 //! * [`switch`]: the stages of a packet in the switch,
 //! * [`table`]: keys and values of the BPF maps,
-//! * [`trace`]: what the switch says of each packet to those who ask,
+//! * [`trace`]: the record of a packet that the switch gives out while packets are traced,
 //! * [`verdict`]: what can become of a packet,
 //! * [`rewrite`], [`checksum`]: what is written over a packet's headers.
 //!

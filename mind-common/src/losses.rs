@@ -2,14 +2,15 @@
 
 use crate::{verdict::Verdict, wire::Opcode};
 
-/// Opcodes there can be.
+/// How many opcodes a byte can hold.
 const OPCODES: u32 = 1 << u8::BITS;
 
-/// A place on a packet's way through the switch. Each has a counter: so many packets are lost there.
+/// A point in a packet's way through the switch. Each has a counter in the map: so many packets are
+/// still to be dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place(u32);
+pub struct LossPoint(u32);
 
-impl Place {
+impl LossPoint {
     /// How many there are.
     pub const COUNT: u32 = OPCODES + Verdict::ALL.len() as u32;
 
@@ -20,7 +21,7 @@ impl Place {
         Self::before_raw(opcode as u8)
     }
 
-    /// The same, of a packet whose opcode nobody has looked at.
+    /// The same, for an opcode that may be unknown.
     #[inline(always)]
     pub const fn before_raw(opcode: u8) -> Self {
         Self(opcode as u32)
@@ -45,9 +46,9 @@ mod tests {
 
     #[test]
     fn no_two_places_share_a_counter() {
-        let before = (0..=u8::MAX).map(Place::before_raw);
-        let after = Verdict::ALL.into_iter().map(Place::after);
-        let indices = before.chain(after).map(Place::index);
-        assert!(indices.eq(0..Place::COUNT));
+        let before = (0..=u8::MAX).map(LossPoint::before_raw);
+        let after = Verdict::ALL.into_iter().map(LossPoint::after);
+        let indices = before.chain(after).map(LossPoint::index);
+        assert!(indices.eq(0..LossPoint::COUNT));
     }
 }

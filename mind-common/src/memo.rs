@@ -1,36 +1,36 @@
-//! What a directory slot remembers about its region, so that the fast path need not ask the
-//! tries: what a protection domain may do there, and where it is kept.
+//! The copy of trie lookups that a directory slot keeps, so that the fast path need not search the
+//! tries: what a protection domain may do with the slot's region, and where the region is stored.
 //!
-//! The tries stay the authority. A memo is written by whichever packet asked them, and believed
+//! The tries stay the authority. A memo is written by a packet that searched them, and is valid
 //! while nothing has changed since: every change of a trie, and every change of a slot's region,
-//! moves a number on that all of them share, the [`Generation`].
+//! counts up one number for all memos, the [`Generation`].
 //!
-//! # When a memo is believed
+//! # When a memo is valid
 //!
-//! A packet that asks the tries does so in this order: it reads the generation, reads the slot's
-//! region, asks the tries, and writes the memo with the generation that it read. A packet that
-//! believes a memo reads the memo, reads the slot's region, and reads the generation last, which
-//! must be the memo's. So nothing has moved the generation on from before the tries were asked
-//! until after the region was read, which is to say:
+//! A packet that searches the tries does so in this order: it reads the generation, reads the
+//! slot's region, searches the tries, and writes the memo with the generation that it read. A
+//! packet that uses a memo reads the memo, reads the slot's region, and reads the generation last,
+//! which must be the memo's. So the generation did not change between the moment before the search
+//! and the moment after the region was read, which means:
 //!
-//! * Whatever change of a trie was complete when the memo is believed was complete when the trie
-//!   was asked, since the generation moves on *after* the change. A packet that is held up between
-//!   asking and writing leaves a memo that nobody believes.
+//! * Every change of a trie that was complete when the memo is used was complete when the trie was
+//!   searched, since the generation counts up *after* the change. A packet that is delayed between
+//!   searching and writing leaves a memo of an old generation, which is not valid.
 //! * The slot's region is the one for which the memo was written, since between two regions a slot
-//!   has none, and the generation moves on meanwhile.
+//!   has none, and the generation counts up meanwhile.
 //!
 //! The generation has so many bits that it never comes round: at a million changes a second, two
-//! years. Should it outgrow its field, no memo is believed any more, and all is as if there were
-//! none.
+//! years. Should it outgrow its field, no memo is valid any more, and every packet searches the
+//! tries.
 //!
-//! # What may be remembered
+//! # What a memo may hold
 //!
 //! Only what holds for the region as a whole. A protection entry that covers the region does so
 //! because the entries of one domain do not overlap at rest. Translation entries do, so the
 //! smallest one that there ever was is known ([`Generation::finest`]): a region that is no larger
 //! than that lies in one entry as a whole.
 //!
-//! Only permission is remembered; what is denied is denied by the trie.
+//! Only permission is kept; what is denied is denied by the trie.
 
 use crate::{
     addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE, WINDOW_SIZE},
@@ -40,7 +40,7 @@ use crate::{
 
 /// Bits of a permission class.
 const CLASS_BITS: u32 = 2;
-/// Bits of a protection domain. Wider ones exist and are not remembered.
+/// Bits of a protection domain. Domains with larger numbers get no memo.
 const DOMAIN_BITS: u32 = 16;
 /// Bits of the generation in the first word.
 const GENERATION_BITS: u32 = u64::BITS - CLASS_BITS - DOMAIN_BITS;
@@ -49,19 +49,19 @@ const GENERATION_BITS: u32 = u64::BITS - CLASS_BITS - DOMAIN_BITS;
 const BLADE_BITS: u32 = 5;
 /// Bits of a distance in pages, modulo the window's.
 const DELTA_BITS: u32 = u32::BITS;
-/// What of the generation goes into the second word.
+/// How many low bits of the generation go into the second word.
 const STAMP_BITS: u32 = u64::BITS - BLADE_BITS - DELTA_BITS - 1;
-/// Bit of the second word: there is something to remember.
+/// Bit of the second word: it says where the region is stored.
 const PLACED: u64 = 1 << (BLADE_BITS + DELTA_BITS);
 
 const _: () = assert!(MAX_BLADES <= 1 << BLADE_BITS);
 const _: () = assert!(WINDOW_SIZE >> PAGE_SHIFT == 1 << DELTA_BITS);
 
-/// What a slot remembers: two words of it, as they stand there. Zeros for nothing.
+/// A memo: two words of a slot, as they are stored. All zeros: no memo.
 ///
-/// The words are not written at once. The second goes first, and whoever believes the first finds
-/// the second of the same writer or a later one; the second carries part of the generation to tell
-/// the two apart.
+/// The words are not written at once. The second is written first, so a reader that finds the first
+/// valid reads the second of the same writer or of a later one; the second carries part of the
+/// generation to tell the two apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memo {
     /// `generation 46 | domain 16 | class 2`
@@ -70,9 +70,9 @@ pub struct Memo {
     pub place: u64,
 }
 
-/// Where an address is kept: at which offset of which memory blade.
+/// Where an address is stored: at which offset of which memory blade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct Location {
     /// The memory blade's number.
     pub blade: u32,
     /// The offset in its store, in bytes.
@@ -80,8 +80,9 @@ pub struct Kept {
 }
 
 impl Memo {
-    /// What to remember of `protection` and `translation`, which the tries said at `generation` or
-    /// later for a page of `region` in `domain`; `None` for nothing.
+    /// The memo of `protection` and `translation`, which the tries returned at `generation` or
+    /// later for a page of `region` in `domain`; `None` if they do not hold for the region as a
+    /// whole or do not fit.
     #[inline(always)]
     pub fn new(
         generation: &Generation,
@@ -130,7 +131,7 @@ impl Memo {
             | entry.blade as u64
     }
 
-    /// Whether it says that `domain` may do `class`, and is to be believed at `generation`.
+    /// Whether it says that `domain` may do `class`, and is valid at `generation`.
     #[inline(always)]
     pub const fn allows(&self, generation: u64, domain: DomainId, class: u32) -> bool {
         let permission = Permission {
@@ -142,16 +143,16 @@ impl Memo {
         known && fits && permission.allows(class)
     }
 
-    /// Where `va` is kept, as far as it is remembered; for a memo that is [believed](Self::allows)
-    /// at `generation`.
+    /// Where `va` is stored, if the memo says so; for a memo that is [valid](Self::allows) at
+    /// `generation`.
     #[inline(always)]
-    pub const fn kept(&self, generation: u64, va: Va) -> Option<Kept> {
+    pub const fn location(&self, generation: u64, va: Va) -> Option<Location> {
         let stamped = generation << (u64::BITS - STAMP_BITS) | PLACED;
         if (self.place ^ stamped) >> (BLADE_BITS + DELTA_BITS) != 0 {
             return None;
         }
         let page = window_page(va).wrapping_add((self.place >> BLADE_BITS) as u32);
-        Some(Kept {
+        Some(Location {
             blade: self.place as u32 & ((1 << BLADE_BITS) - 1),
             offset: Va((page as u64) << PAGE_SHIFT | va.0 & ((1 << PAGE_SHIFT) - 1)),
         })
@@ -225,27 +226,27 @@ mod tests {
         let nothing = Memo::default();
         assert!(!nothing.allows(0, DomainId(0), MAY_READ));
         assert!(!nothing.allows(0, DomainId(0), MAY_WRITE));
-        assert_eq!(nothing.kept(0, region().base()), None);
+        assert_eq!(nothing.location(0, region().base()), None);
     }
 
     #[test]
-    fn another_domain_is_not_believed() {
+    fn a_memo_is_not_valid_in_another_domain() {
         for other in [0, 6, 8, DOMAIN.0 | 1 << 16, u32::MAX] {
             assert!(!memo(BOTH).allows(NOW, DomainId(other), MAY_READ));
         }
     }
 
     #[test]
-    fn another_generation_is_not_believed() {
+    fn a_memo_is_not_valid_at_another_generation() {
         for other in [0, NOW - 1, NOW + 1, NOW | 1 << GENERATION_BITS, u64::MAX] {
             assert!(!memo(BOTH).allows(other, DOMAIN, MAY_READ));
         }
-        assert_eq!(memo(BOTH).kept(NOW + 1, region().base()), None);
-        assert_eq!(memo(BOTH).kept(NOW - 1, region().base()), None);
+        assert_eq!(memo(BOTH).location(NOW + 1, region().base()), None);
+        assert_eq!(memo(BOTH).location(NOW - 1, region().base()), None);
     }
 
     #[test]
-    fn what_does_not_fit_is_not_remembered() {
+    fn what_does_not_fit_gets_no_memo() {
         let allowed = protection(BOTH, 20);
         let wide = DomainId(1 << DOMAIN_BITS);
         assert_eq!(Memo::new(&now(), region(), wide, &allowed, None), None);
@@ -257,16 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_smaller_than_the_region_is_not_remembered() {
-        let remembered =
-            |shift| Memo::new(&now(), region(), DOMAIN, &protection(BOTH, shift), None);
-        assert_eq!(remembered(12), None);
-        assert_eq!(remembered(13), None);
-        assert!(remembered(14).is_some());
+    fn an_entry_smaller_than_the_region_gets_no_memo() {
+        let memo_of = |shift| Memo::new(&now(), region(), DOMAIN, &protection(BOTH, shift), None);
+        assert_eq!(memo_of(12), None);
+        assert_eq!(memo_of(13), None);
+        assert!(memo_of(14).is_some());
     }
 
     #[test]
-    fn a_place_is_not_remembered_where_a_smaller_entry_may_override_it() {
+    fn a_place_gets_no_memo_where_a_smaller_entry_may_override_it() {
         let entry = kept_at(3, 0x9000);
         let placed = |finest| {
             let generation = Generation { finest, ..now() };
@@ -278,14 +278,14 @@ mod tests {
                 Some(&entry),
             )
             .unwrap()
-            .kept(NOW, region().base())
+            .location(NOW, region().base())
         };
         assert_eq!(placed(13), None);
         assert!(placed(14).is_some());
     }
 
     #[test]
-    fn a_place_that_does_not_fit_is_not_remembered() {
+    fn a_place_that_does_not_fit_gets_no_memo() {
         let beyond = [
             kept_at(32, 0),
             kept_at(0, 0x1001),
@@ -303,7 +303,7 @@ mod tests {
             );
             let memo = memo.unwrap();
             assert!(memo.allows(NOW, DOMAIN, MAY_READ));
-            assert_eq!(memo.kept(NOW, region().base()), None, "{entry:?}");
+            assert_eq!(memo.location(NOW, region().base()), None, "{entry:?}");
         }
     }
 
@@ -327,22 +327,22 @@ mod tests {
             /// Which page's region the slot is for.
             region: Option<usize>,
             memo: Memo,
-            asker: Asker,
-            believer: Believer,
+            writer: Writer,
+            reader: Reader,
         }
 
-        /// For the first page: asks the tries, and remembers.
+        /// A packet for the first page: searches the tries and writes the memo.
         #[derive(Clone, Default)]
-        struct Asker {
+        struct Writer {
             found: bool,
             generation: u64,
             region: bool,
             allowed: bool,
         }
 
-        /// For one of the pages: believes what is remembered.
+        /// A packet for one of the pages: uses the memo.
         #[derive(Clone, Default)]
-        struct Believer {
+        struct Reader {
             found: bool,
             /// Whether the page could be written when it came.
             was_writable: bool,
@@ -361,40 +361,40 @@ mod tests {
             Memo::new(&generation, region, DOMAIN, &protection(BOTH, 20), None).unwrap()
         }
 
-        const ASKER: &[Step] = &[
-            |world, _| world.asker.found = world.assigned[0],
-            |world, _| world.asker.generation = world.generation,
-            |world, _| world.asker.region = world.region == Some(0),
-            |world, _| world.asker.allowed = world.writable[0],
+        const WRITER: &[Step] = &[
+            |world, _| world.writer.found = world.assigned[0],
+            |world, _| world.writer.generation = world.generation,
+            |world, _| world.writer.region = world.region == Some(0),
+            |world, _| world.writer.allowed = world.writable[0],
             |world, _| {
-                let Asker {
+                let Writer {
                     found,
                     generation,
                     region,
                     allowed,
-                } = world.asker;
+                } = world.writer;
                 if found && region && allowed {
                     world.memo = packed(generation);
                 }
             },
         ];
 
-        const BELIEVER: &[Step] = &[
+        const READER: &[Step] = &[
             |world, page| {
-                world.believer.found = world.assigned[page];
-                world.believer.was_writable = world.writable[page];
+                world.reader.found = world.assigned[page];
+                world.reader.was_writable = world.writable[page];
             },
-            |world, _| world.believer.memo = world.memo,
-            |world, page| world.believer.region = world.region == Some(page),
+            |world, _| world.reader.memo = world.memo,
+            |world, page| world.reader.region = world.region == Some(page),
             |world, page| {
-                let Believer {
+                let Reader {
                     found,
                     was_writable,
                     memo,
                     region,
-                } = world.believer;
-                let believed = found && region && memo.allows(world.generation, DOMAIN, MAY_WRITE);
-                assert!(!believed || was_writable, "page {page} must not be written");
+                } = world.reader;
+                let used = found && region && memo.allows(world.generation, DOMAIN, MAY_WRITE);
+                assert!(!used || was_writable, "page {page} must not be written");
             },
         ];
 
@@ -472,7 +472,7 @@ mod tests {
                 ..mapped()
             };
             for (world, controller) in [(mapped(), REUSE), (mapped(), MOVE), (back, MOVE_BACK)] {
-                let orders = interleave(&world, 1, [ASKER, BELIEVER, controller]);
+                let orders = interleave(&world, 1, [WRITER, READER, controller]);
                 assert!(orders > 10_000, "{orders}");
             }
         }
@@ -482,8 +482,8 @@ mod tests {
             // The packet comes when the change is complete, the other one at any time.
             for after in [2, 6] {
                 let (before, then) = PROTECT.split_at(after);
-                let steps: Vec<Step> = before.iter().chain(BELIEVER).chain(then).copied().collect();
-                interleave(&mapped(), 0, [ASKER, &steps, &[]]);
+                let steps: Vec<Step> = before.iter().chain(READER).chain(then).copied().collect();
+                interleave(&mapped(), 0, [WRITER, &steps, &[]]);
             }
         }
     }
@@ -503,13 +503,13 @@ mod tests {
             let domain = DomainId(domain);
             let memo = Memo::new(&generation, region, domain, &protection(bits, 21), Some(&entry)).unwrap();
             let va = Va(region.base().0 + inside % region.size());
-            let expected = Kept { blade: blade.into(), offset: entry.apply(va) };
-            prop_assert_eq!(memo.kept(number, va), Some(expected));
+            let expected = Location { blade: blade.into(), offset: entry.apply(va) };
+            prop_assert_eq!(memo.location(number, va), Some(expected));
             prop_assert_eq!(memo.allows(number, domain, class), bits & class == class);
         }
 
         #[test]
-        fn a_memo_is_believed_at_its_own_generation_in_its_own_domain_only(
+        fn a_memo_is_valid_at_its_own_generation_in_its_own_domain_only(
             number in 0u64..1 << GENERATION_BITS, domain in 0u32..1 << DOMAIN_BITS,
             later: u64, other: u32,
         ) {

@@ -1,8 +1,8 @@
 //! The memory blade's side: which write-back is stored, which atomic operation is carried out.
 //!
-//! A page's version counts its write-backs. It stays with the page's place in memory for good,
-//! also when the page is freed, zeroed and given to somebody else: a late duplicate from an
-//! earlier life of the page is older than what is there.
+//! A page's version counts its write-backs. It stays with the page's place in memory for good, also
+//! when the page is freed, zeroed and mapped again: a late duplicate from an earlier mapping has an
+//! older version than the page.
 
 use crate::{
     id::Connection,
@@ -49,7 +49,8 @@ pub const fn fenced(stored: Version) -> Version {
 ///      open  any  over  queue pair 24   sequence number 24
 /// ```
 ///
-/// `any` is set once there was one, `over` when there will be no more of that life of the blade.
+/// `open` is set while the operation is carried out, `any` once there was one, `over` when that
+/// incarnation of the blade has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Claim(u64);
 
@@ -68,7 +69,7 @@ pub enum Attempt {
     CarryOut(Claim),
     /// It was carried out before, and its answer lost: answer with the value noted then.
     Replay,
-    /// A late duplicate, or a copy of one that is just being carried out: nothing.
+    /// A late duplicate, or a copy of one that is being carried out now: send no answer.
     Ignore,
 }
 
@@ -98,21 +99,22 @@ impl Claim {
         self.0 & CLAIM_OPEN != 0
     }
 
-    /// The same when that life of the blade is over, and with it all that it may still have sent:
-    /// what was granted to it is given to others. `None` while an operation is being carried out,
-    /// which takes no time worth waiting for; a newer life's claim stays as it is.
-    pub const fn over(self, life: Connection) -> Option<Self> {
+    /// The claim after the end of an incarnation of the blade: operations that it sent and that are
+    /// still on their way are ignored, since the region may have another owner by then. `None`
+    /// while an operation is being carried out, which takes microseconds: try again. The claim of a
+    /// newer incarnation stays as it is.
+    pub const fn over(self, incarnation: Connection) -> Option<Self> {
         if self.is_open() {
             return None;
         }
         let is_newer = self.0 & CLAIM_ANY != 0
-            && life.incarnation != self.incarnation()
-            && self.incarnation().wrapping_sub(life.incarnation) < INCARNATION_HALF;
+            && incarnation.incarnation != self.incarnation()
+            && self.incarnation().wrapping_sub(incarnation.incarnation) < INCARNATION_HALF;
         if is_newer {
             return Some(self);
         }
         Some(Self(
-            CLAIM_ANY | CLAIM_OVER | (life.to_qp() as u64) << CLAIM_QP_SHIFT,
+            CLAIM_ANY | CLAIM_OVER | (incarnation.to_qp() as u64) << CLAIM_QP_SHIFT,
         ))
     }
 
@@ -132,8 +134,9 @@ impl Claim {
     }
 }
 
-/// What becomes of the atomic operation number `seq` of `connection`, whose blade's latest one is
-/// `last`. A blade has one in flight at a time, so an older number is a late duplicate.
+/// What becomes of the atomic operation number `seq` of `connection`, where `last` is the latest
+/// one of the same blade. A blade has one in flight at a time, so an older number is a late
+/// duplicate.
 #[inline(always)]
 pub const fn on_operation(last: Claim, connection: Connection, seq: Seq) -> Attempt {
     let claim = Claim(
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blades_new_life_counts_anew_and_its_old_one_is_over() {
+    fn a_new_incarnation_counts_anew_and_the_old_one_is_over() {
         let last = carried_out(Claim::default(), 0xffff, 900).closed();
         let last = carried_out(last, 0, 1).closed();
         let late = on_operation(last, connection(0xffff), Seq::new(901));
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_is_over_operates_no_more_and_the_next_one_does() {
+    fn an_incarnation_that_is_over_operates_no_more_and_the_next_one_does() {
         for last in [
             Claim::default(),
             carried_out(Claim::default(), 3, 7).closed(),

@@ -11,12 +11,13 @@ pub enum Refusal {
     NoCopy = 0b011_00000,
     /// The request makes no sense: misaligned, wrong length, outside of the window (NAK, invalid request).
     Invalid = 0b011_00001,
-    /// The domain may not do that there, or is not placed on this blade (NAK, remote access error).
+    /// The domain lacks the permission, or is not placed on this blade (NAK, remote access error).
     Denied = 0b011_00010,
     /// A write-back of a blade that does not own the region, or of a version older than the one stored (NAK, remote
     /// operational error).
     Stale = 0b011_00011,
-    /// No memory blade serves the address now, or what was there is lost (NAK, invalid RD request).
+    /// No memory blade serves the address now, or the writes to it were lost (NAK, invalid RD
+    /// request).
     Unreachable = 0b011_00100,
 }
 

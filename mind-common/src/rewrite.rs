@@ -35,8 +35,8 @@ pub const fn answer(request: &Bth, opcode: Opcode) -> Bth {
     bth
 }
 
-/// The header of what comes of a request that the directory granted at once, `transition` telling the
-/// requester how.
+/// The header that a request gets when the directory grants it at once; `transition` tells the
+/// requester which transition it caused.
 #[inline(always)]
 pub const fn granted(request: &Bth, opcode: Opcode, transition: Transition) -> Bth {
     let mut bth = Bth::new(opcode, request.dest_qp(), request.seq());
@@ -45,7 +45,8 @@ pub const fn granted(request: &Bth, opcode: Opcode, transition: Transition) -> B
 }
 
 /// The header of what completes a request when the last answer to its invalidation is in: the
-/// answer's number is the request's, the connection is the requester's, `transition` tells it how.
+/// answer's number is the request's, the connection is the requester's, `transition` tells it which
+/// transition it caused.
 #[inline(always)]
 pub const fn complete(
     answer: &Bth,
@@ -58,9 +59,9 @@ pub const fn complete(
     bth
 }
 
-/// Whom copy `number`, from 0 to 31, of a packet that XDP passed up for the blades in `pending`
-/// goes to; `None` where there is no such copy. All that differs between the copies is whom they
-/// go to: the rest of their headers is the passed packet's, made an INVALIDATE.
+/// The blade that copy `number`, from 0 to 31, of a packet that XDP passed up for the blades in
+/// `pending` goes to; `None` where there is no such copy. The copies differ only in their
+/// destination: the rest of their headers is that of the packet, made an INVALIDATE.
 ///
 /// Copies are numbered as blades are, rather than one after the other, so that the kernel's
 /// verifier, which walks every way through the loop over them, finds few.
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_to_who_asked_under_the_same_number() {
+    fn an_answer_goes_to_the_requester_under_the_same_number() {
         let mut request = Bth::new(Opcode::Read, connection(3, 7).to_qp(), Seq::new(99));
         request.set_attempt(5);
         let answer = answer(&request, Opcode::ReadResponse);

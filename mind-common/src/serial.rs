@@ -1,9 +1,17 @@
 //! 24-bit numbers that wrap: sequence numbers, page versions, episodes of a directory slot.
 //!
-//! They are compared as in RFC 1982: of two numbers less than half the range apart, the later
-//! one is the one that counting up reaches. The half range (8,388,608) is the assumption under
-//! which a delayed packet is told from a current one: a packet that stays in the network while
-//! its page is written back, its region invalidated, or its blade sends 8 million times, is lost.
+//! They are compared as in RFC 1982: of two numbers less than half the range apart, the later one
+//! is the one that counting up reaches. The half range (8,388,608) is the assumption under which a
+//! delayed packet is told from a current one: a packet that stays in the network while its page is
+//! written back, its region invalidated, or its blade sends 8 million times, is lost.
+//!
+//! ```
+//! use mind_common::serial::Seq;
+//!
+//! let last = Seq::new(0xff_ffff);
+//! assert_eq!(last.next(), Seq::new(0));
+//! assert!(Seq::new(0).is_after(last));
+//! ```
 
 /// Bits of every serial number, as many as a PSN has on the wire (IBTA 9.2, BTH).
 pub const BITS: u32 = 24;

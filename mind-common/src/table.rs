@@ -1,9 +1,8 @@
 //! The layouts of the BPF maps' keys and values: what the programs and their loader agree on.
 //!
 //! Every type is plain data in C layout without padding (`IntoBytes` refuses any), `u32` flags
-//! instead of `bool`, and zero means "not there", as in a map that nobody has filled. Numbers are
-//! in host order, but for the keys of the LPM tries, which the kernel compares bit by bit from
-//! the left.
+//! instead of `bool`, and zero means "absent", as in a new map. Numbers are in host order, except
+//! for the keys of the LPM tries, which the kernel compares bit by bit from the left.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U64};
 
@@ -52,7 +51,7 @@ pub enum PortKind {
 }
 
 impl PortKind {
-    /// The kind with that number; [`None`](Self::None) for numbers that nobody writes.
+    /// The kind with that number; [`None`](Self::None) for unknown numbers.
     #[inline(always)]
     pub const fn from_u32(number: u32) -> Self {
         match number {
@@ -133,13 +132,13 @@ impl Port {
 pub struct HandedOver {
     /// As of [`rewrite::pass_up`](crate::rewrite::pass_up).
     pub bth: Bth,
-    /// With the blades that shall get a copy.
+    /// The coherence header, which lists the blades that get a copy.
     pub ceth: Ceth,
 }
 
 const _: () = assert!(size_of::<HandedOver>() == SHORT_REQUEST_LEN);
 
-/// Bit of [`Peer::flags`]: the blade is there.
+/// Bit of [`Peer::flags`]: the blade is present.
 pub const PEER_PRESENT: u16 = 1 << 0;
 
 plain! {
@@ -159,7 +158,7 @@ plain! {
 }
 
 impl Peer {
-    /// Whether the blade is there.
+    /// Whether the blade is present.
     #[inline(always)]
     pub const fn is_present(&self) -> bool {
         self.flags & PEER_PRESENT != 0
@@ -292,7 +291,7 @@ impl TranslationKey {
 }
 
 plain! {
-    /// Where addresses of a prefix are kept. Never changed in place: inserting a prefix again
+    /// Where addresses of a prefix are stored. Never changed in place: inserting a prefix again
     /// replaces the trie's node.
     pub struct Translation {
         /// What to add (wrapping) to an address to get its offset in the memory blade's store.
@@ -322,13 +321,14 @@ impl Translation {
 }
 
 plain! {
-    /// How often what slots remember was made doubtful, and what else must be known of the tries
-    /// as a whole: see [`memo`](crate::memo).
+    /// Which [memos](crate::memo) of the slots are valid, and what else must be known of the tries
+    /// as a whole.
     pub struct Generation {
-        /// Moves on after every change of a trie, and while a slot changes its region.
+        /// Counts up after every change of a trie, and while a slot changes its region; memos of an
+        /// earlier number are not valid.
         pub number: u64,
-        /// log2 of the bytes of the smallest translation entry that there has been; 0 while there
-        /// was none.
+        /// log2 of the bytes of the smallest translation entry that there has ever been; 0 while
+        /// there was none.
         pub finest: u32,
         /// 0.
         pub reserved: u32,
@@ -340,7 +340,7 @@ plain! {
 pub type BlockTable = [u32; PAGES_PER_BLOCK];
 
 plain! {
-    /// A slot of the directory: a region's word, and what is known beside it. One cache line.
+    /// A slot of the directory: a region's word, and what is kept beside it. One cache line.
     pub struct Slot {
         /// The [`Word`].
         pub word: u64,
@@ -355,14 +355,14 @@ plain! {
         pub invalidations: u32,
         /// A [`Queue`](crate::directory::Queue).
         pub queue: u64,
-        /// Pages that blades dropped though the requester did not want them: false invalidations.
-        /// Wraps.
+        /// Pages that blades dropped though the requester did not ask for them: false
+        /// invalidations. Wraps.
         pub dropped: u32,
         /// Pages that blades wrote back because of an invalidation. Wraps.
         pub flushed: u32,
-        /// What is known of the region: the words of a [`Memo`](crate::memo::Memo).
+        /// First word of the region's [`Memo`](crate::memo::Memo): what a domain may do.
         pub permit: u64,
-        /// The second of them.
+        /// Its second word: where the region is stored.
         pub place: u64,
     }
 }
@@ -386,12 +386,13 @@ impl Slot {
         }
     }
 
-    /// A region as a slot holds it.
+    /// A region as a slot stores it.
     pub const fn pack(region: Region) -> u64 {
         region.base().0 | region.order() as u64
     }
 
-    /// The region that a slot holds as `raw`; `None` for none, and for what [`pack`](Self::pack) does not yield.
+    /// The region that a slot stores as `raw`; `None` for no region, and for values that [`pack`](Self::pack) does not
+    /// return.
     pub const fn unpack(raw: u64) -> Option<Region> {
         match raw {
             0 => None,
@@ -399,7 +400,7 @@ impl Slot {
         }
     }
 
-    /// The region that a slot holds as `raw`, if `va` is in it.
+    /// The region that a slot stores as `raw`, if `va` is in it.
     #[inline(always)]
     pub const fn region_with(raw: u64, va: Va) -> Option<Region> {
         match Region::containing(va, (raw & REGION_ORDER_MASK) as u8) {
@@ -426,13 +427,13 @@ pub struct PageTag(u64);
 const TAG_WRITING: u64 = 1 << 63;
 
 impl PageTag {
-    /// The tag that the table holds as `raw`.
+    /// The tag that the table stores as `raw`.
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The tag of a page with that version that nobody is writing.
+    /// The tag of a page with that version that is not being written.
     #[inline(always)]
     pub const fn settled(version: Version) -> Self {
         Self(version.get() as u64)

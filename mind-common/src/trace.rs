@@ -1,5 +1,5 @@
-//! What the switch's program says of each packet while somebody traces: the record, whether a packet is asked for, and
-//! how a directory word reads.
+//! What the switch's program records of each packet while packets are traced: the record, which packets are selected,
+//! and how a directory word is printed.
 
 use core::fmt;
 
@@ -13,11 +13,12 @@ use crate::{
     wire::Opcode,
 };
 
-/// Bit of [`Record::known`]: the frame has a BTH; opcode, qp and psn are what it said when it came.
+/// Bit of [`Record::known`]: the frame has a BTH; opcode, qp and psn are those with which it came
+/// in.
 pub const KNOWS_BTH: u32 = 1 << 0;
-/// Bit of [`Record::known`]: it names an address, which `va` is.
+/// Bit of [`Record::known`]: it names an address, `va`.
 pub const KNOWS_VA: u32 = 1 << 1;
-/// Bit of [`Record::known`]: it met the directory, where `before` stood.
+/// Bit of [`Record::known`]: it read or changed a directory word, `before`.
 pub const KNOWS_WORD: u32 = 1 << 2;
 
 /// What became of one packet.
@@ -26,11 +27,11 @@ pub const KNOWS_WORD: u32 = 1 << 2;
 )]
 #[repr(C)]
 pub struct Record {
-    /// When it came, in nanoseconds of the monotonic clock.
+    /// When it came in, in nanoseconds of the monotonic clock.
     pub when: u64,
-    /// The address it names, as it came.
+    /// The address it names, as it came in.
     pub va: u64,
-    /// The directory word that it met.
+    /// The directory word that it found.
     pub before: u64,
     /// The word that it left; the same where it changed nothing.
     pub after: u64,
@@ -44,11 +45,11 @@ pub struct Record {
     pub opcode: u32,
     /// The verdict's number.
     pub verdict: u32,
-    /// `KNOWS_BTH` and the other bits: which fields say something.
+    /// [`KNOWS_BTH`], [`KNOWS_VA`], [`KNOWS_WORD`]: which fields are set.
     pub known: u32,
 }
 
-/// Which packets somebody wants records of. All zeros: of none.
+/// Which packets are traced. All zeros: none.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -58,13 +59,13 @@ pub struct Tracing {
     pub first: u64,
     /// The last address.
     pub last: u64,
-    /// 1 while there is somebody.
+    /// 1 while packets are traced.
     pub on: u32,
     /// [`EVERY_BLADE`], or the number of a compute blade.
     pub blade: u32,
 }
 
-/// [`Tracing::blade`] where all are asked for.
+/// [`Tracing::blade`] where packets of all blades are traced.
 pub const EVERY_BLADE: u32 = u32::MAX;
 
 impl Tracing {
@@ -76,8 +77,8 @@ impl Tracing {
         blade: EVERY_BLADE,
     };
 
-    /// Whether a packet's record is asked for. With a range of addresses, it is if the packet names one of them;
-    /// with a blade, if it is of that blade's connection, so also what memory answers it.
+    /// Whether a packet is traced. With a range of addresses, it is if the packet names one of them; with a blade, if
+    /// it is of that blade's connection, which includes memory's answers to it.
     #[inline(always)]
     pub const fn wants(&self, record: &Record) -> bool {
         let any_va = self.first == 0 && self.last == u64::MAX;
@@ -90,7 +91,7 @@ impl Tracing {
 }
 
 impl Tracing {
-    /// The least that wants whatever one of the two wants.
+    /// The narrowest selection that includes all packets of both.
     pub fn either(self, other: Self) -> Self {
         match (self.on, other.on) {
             (0, _) => other,
@@ -118,7 +119,7 @@ impl Record {
         Opcode::from_u8(number).filter(|_| self.known & KNOWS_BTH != 0)
     }
 
-    /// The compute blade whose connection it says.
+    /// The compute blade of its connection.
     pub fn blade(&self) -> Option<BladeId> {
         let connection = Connection::from_qp(self.qp)?;
         (self.known & KNOWS_BTH != 0).then_some(connection.blade)
@@ -135,14 +136,14 @@ impl Record {
         (self.known & KNOWS_WORD != 0).then_some(words)
     }
 
-    /// The verdict; `None` if it is of another version's program.
+    /// The verdict; `None` if it is a number that only a program of another version counts.
     pub fn verdict(&self) -> Option<Verdict> {
         Verdict::from_number(self.verdict as usize)
     }
 }
 
-/// A directory word as it reads in a line: `S{c0,c1}`, `SM{c1} for c0` while c0 waits for c1, `H{c0} was M`; and what
-/// blades are called there.
+/// A directory word in one line: `S{c0,c1}`, `SM{c1} for c0` while c0 waits for c1, `L{c0} was M` while locked; and a
+/// function that names blades.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<F>(pub Word, pub F);
 
@@ -157,7 +158,7 @@ impl<N: fmt::Display, F: Fn(BladeId) -> N> fmt::Display for Shown<F> {
             State::SharedToModified => "SM",
             State::ModifiedToShared => "MS",
             State::ModifiedToModified => "MM",
-            State::Locked => "H",
+            State::Locked => "L",
         })?;
         if word.blades() != BladeSet::EMPTY {
             f.write_str("{")?;
@@ -227,10 +228,10 @@ mod tests {
                 start.busy(State::ModifiedToModified, blade(3), other),
                 "MM{c1} for c3",
             ),
-            (start.locked(Prior::Invalid, BladeSet::EMPTY), "H was I"),
-            (start.locked(Prior::Shared, both), "H{c0,c1} was S"),
-            (start.locked(Prior::Modified, other), "H{c1} was M"),
-            (start.locked(Prior::Lost, BladeSet::EMPTY), "H was lost"),
+            (start.locked(Prior::Invalid, BladeSet::EMPTY), "L was I"),
+            (start.locked(Prior::Shared, both), "L{c0,c1} was S"),
+            (start.locked(Prior::Modified, other), "L{c1} was M"),
+            (start.locked(Prior::Lost, BladeSet::EMPTY), "L was lost"),
         ];
         for (word, text) in cases {
             assert_eq!(Shown(word, |blade| blade).to_string(), text);
@@ -250,9 +251,9 @@ mod tests {
 
     #[test]
     fn nobody_wants_a_record_of_anything_until_told() {
-        let nobody = Tracing::default();
-        assert!(!nobody.wants(&record(0, 0)));
-        assert!(!nobody.wants(&Record::default()));
+        let none = Tracing::default();
+        assert!(!none.wants(&record(0, 0)));
+        assert!(!none.wants(&Record::default()));
         assert!(Tracing::EVERYTHING.wants(&Record::default()));
         assert!(Tracing::EVERYTHING.wants(&record(31, u64::MAX)));
     }
@@ -265,7 +266,7 @@ mod tests {
         };
         assert!(tracing.wants(&record(3, 0x1000)));
         assert!(!tracing.wants(&record(2, 0x1000)));
-        // What has no connection is nobody's, whatever stands there.
+        // A frame without a BTH has no connection, whatever the field says.
         let foreign = Record {
             known: 0,
             ..record(3, 0x1000)

@@ -1,7 +1,7 @@
 //! What can become of a packet: one verdict each, counted per port.
 //!
 //! A verdict's number is its place in the counters of a port. Programs count it, and the loader,
-//! the metrics and the tests name it, so a packet that went astray can be found by its reason.
+//! the metrics and the tests name it, so the reason why a packet was lost can be found.
 
 use crate::refusal::Refusal;
 
@@ -12,11 +12,11 @@ pub enum Kind {
     Passed,
     /// It goes on to a blade, or up to TC.
     Forwarded,
-    /// It goes back as the answer that was asked for.
+    /// It goes back as the answer to its request.
     Answered,
     /// It goes back as a refusal.
     Refused(Refusal),
-    /// It has done what it came for and ends here.
+    /// It has had its effect and ends here.
     Consumed,
     /// It ends here because something is wrong with it, or with what it needs.
     Dropped,
@@ -128,40 +128,40 @@ verdicts! {
     Busy: "busy", Kind::Refused(Refusal::Busy);
     /// Refused: other processors changed the word again and again meanwhile.
     Contended: "contended", Kind::Refused(Refusal::Busy);
-    /// Refused: what began the invalidation that is to be repeated is not noted yet.
+    /// Refused: the request that began the invalidation that is to be repeated is not noted yet.
     NoOrigin: "no-origin", Kind::Refused(Refusal::Busy);
     /// Refused: the requester has no copy to upgrade, or owns nothing to operate on.
     NoCopy: "no-copy", Kind::Refused(Refusal::NoCopy);
-    /// Refused: writes to the region went with a blade, and its domain chose that nobody reads what
-    /// was written before.
+    /// Refused: writes to the region were lost with a blade, and its domain chose that accesses
+    /// then fail.
     Lost: "lost", Kind::Refused(Refusal::Unreachable);
     /// Refused: a write-back of a blade that does not own the region.
     NotOwner: "not-owner", Kind::Refused(Refusal::Stale);
 
     /// Dropped: shorter than its headers say or its opcode needs.
     Truncated: "truncated", Kind::Dropped;
-    /// Dropped: a coherence header field has a value that nobody sends.
+    /// Dropped: a coherence header field has an invalid value.
     Malformed: "malformed", Kind::Dropped;
-    /// Dropped: a test wants the switch to lose it ([`Place`](crate::losses::Place)).
+    /// Dropped: a test wants the switch to lose it ([`LossPoint`](crate::losses::LossPoint)).
     LostOnPurpose: "lost-on-purpose", Kind::Dropped;
-    /// Dropped: no opcode of ours.
+    /// Dropped: an opcode that is not of this protocol.
     UnknownOpcode: "unknown-opcode", Kind::Dropped;
     /// Dropped: an opcode that nothing behind such a port sends.
     UnexpectedOpcode: "unexpected-opcode", Kind::Dropped;
     /// Dropped: the opcode that XDP and TC use between them, from outside.
     Internal: "internal", Kind::Dropped;
-    /// Dropped: it has been going round for too long.
+    /// Dropped: its time to live is used up.
     Expired: "expired", Kind::Dropped;
     /// Dropped: not for the switch, but a blade could take it for the switch's: from the switch's
-    /// address; or RoCEv2 for somebody else, tagged, in fragments, or with IPv4 options.
+    /// address; or RoCEv2 for another host, tagged, in fragments, or with IPv4 options.
     Bypass: "bypass", Kind::Dropped;
     /// Dropped: for the switch's port 4791, but no blade is registered behind the port.
     UnknownPort: "unknown-port", Kind::Dropped;
     /// Dropped: claims a connection that is not the port's.
     Impostor: "impostor", Kind::Dropped;
-    /// Dropped: a memory blade's answer for a blade that is gone or has come back since.
+    /// Dropped: a memory blade's answer for a blade that is gone or has a new incarnation.
     StaleConnection: "stale-connection", Kind::Dropped;
-    /// Dropped: the blade that should get it is not there.
+    /// Dropped: the blade that should get it is not present.
     DeadBlade: "dead-blade", Kind::Dropped;
     /// Dropped: several blades should get it, and the controller takes no more; the requester's retry asks again.
     HandOverFull: "hand-over-full", Kind::Dropped;
@@ -189,7 +189,7 @@ verdicts! {
     /// Memory blade, refused: the page was written while it was read.
     Torn: "torn", Kind::Refused(Refusal::Busy);
     /// Memory blade, dropped: an atomic operation older than the blade's latest, or one that is
-    /// just being carried out.
+    /// being carried out now.
     StaleOperation: "stale-operation", Kind::Dropped;
     /// Memory blade, dropped: for its port 4791, but not from the switch.
     NotFromSwitch: "not-from-switch", Kind::Dropped;
@@ -247,8 +247,8 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// What `verdict` stands for. [`stop!`](crate::stop) calls it in a `const` block, so that no program carries the
-    /// table of verdicts.
+    /// How a packet with `verdict` ends. [`stop!`](crate::stop) calls it in a `const` block, so that no program carries
+    /// the table of verdicts.
     #[inline(always)]
     pub const fn because(verdict: Verdict) -> Self {
         match verdict.kind() {
@@ -260,7 +260,7 @@ impl Stop {
         }
     }
 
-    /// The directory's machine refuses.
+    /// The refusal of the directory's state machine.
     #[inline(always)]
     pub const fn directory(refusal: Refusal) -> Self {
         Self::Refuse(Verdict::of_directory(refusal), refusal)

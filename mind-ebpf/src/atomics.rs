@@ -10,8 +10,8 @@ use core::intrinsics::{self, AtomicOrdering};
 use aya_ebpf::Global;
 use mind_common::table::MAX_TRIES;
 
-/// How often a stage tries to change a word that other processors change meanwhile: the loader's
-/// to set, before the program is loaded.
+/// How often a stage tries to change a word that other processors change meanwhile. The loader sets
+/// it before the program is loaded.
 #[unsafe(no_mangle)]
 static TRIES: Global<u32> = Global::new(MAX_TRIES);
 
@@ -21,7 +21,7 @@ pub fn tries() -> core::ops::Range<u32> {
     0..TRIES.load().min(MAX_TRIES)
 }
 
-/// The word at `at`.
+/// Loads the word at `at`.
 ///
 /// # Safety
 ///
@@ -33,7 +33,7 @@ pub unsafe fn load<T: Copy>(at: *const T) -> T {
     unsafe { at.read_volatile() }
 }
 
-/// Puts `new` at `at` if `old` is there; whether it was.
+/// Stores `new` at `at` if `old` is there; returns whether it was.
 ///
 /// # Safety
 ///

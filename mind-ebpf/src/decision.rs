@@ -5,17 +5,17 @@ use mind_common::verdict::Verdict;
 
 use crate::maps;
 
-/// What becomes of a packet that went all the way: the verdict, and the program's return value.
+/// The end of a packet that passed all stages: the verdict, and the program's return value.
 #[derive(Clone, Copy)]
 pub struct Decision {
-    /// What it was.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What the kernel shall do: an XDP action.
+    /// What the kernel is to do: an XDP action.
     pub action: u32,
 }
 
-/// Whether each verdict is logged: the loader says so before the program is loaded, so the
-/// verifier takes the logging out of a program that does not log.
+/// Whether each verdict is logged. The loader sets it before the program is loaded, so the verifier
+/// removes the logging from a program that does not log.
 #[unsafe(no_mangle)]
 static LOG_VERDICTS: Global<u8> = Global::new(0);
 

@@ -1,10 +1,10 @@
 //! Fan-out, in TC: one packet that XDP passed up becomes an exact INVALIDATE to every blade that
 //! it lists.
 //!
-//! Here a frame may be trimmed: it is a socket buffer by now, and `bpf_skb_change_tail` keeps the
-//! right books of it, as XDP does not (see `packet`). What is sent follows from the packet alone;
-//! only where a blade is gets looked up. A copy that cannot be sent is as lost as on the wire: the
-//! requester's retry has it sent again.
+//! Here a frame may be trimmed: it is a socket buffer by now, and `bpf_skb_change_tail` accounts
+//! for its memory correctly, unlike XDP (see `packet`). What is sent follows from the packet alone;
+//! only the blades' addresses are looked up. A copy that cannot be sent counts as lost on the wire:
+//! the requester's retry sends it again.
 
 use aya_ebpf::{
     EbpfContext,
@@ -14,7 +14,7 @@ use aya_ebpf::{
 };
 use mind_common::{
     id::{BladeId, BladeSet, MAX_BLADES},
-    losses::Place,
+    losses::LossPoint,
     rewrite,
     table::{HEADERS_LEN, Peer, Switch},
     verdict::Verdict,
@@ -23,7 +23,7 @@ use mind_common::{
 
 use crate::{decision::count, losses, maps, packet};
 
-/// Copies what XDP passed up; leaves everything else to who comes next.
+/// Copies what XDP passed up; passes everything else on to the next TC program.
 #[inline(always)]
 pub fn ingress(ctx: &TcContext) -> i32 {
     // SAFETY: the context is the one that the kernel gave to this program.
@@ -31,8 +31,8 @@ pub fn ingress(ctx: &TcContext) -> i32 {
     let Some((switch, pending)) = passed_up(ctx, ifindex) else {
         return TC_ACT_UNSPEC;
     };
-    // The kernel has a tag beside it, and XDP passes none of ours with a tag: this one comes from
-    // outside, or from a blade that is on a VLAN of which XDP does not see the tag.
+    // The kernel has taken a VLAN tag off, and XDP passes up no tagged frame of this protocol: this
+    // one comes from outside, or from a blade on a VLAN whose tag XDP does not see.
     let verdict = if tagged {
         Verdict::Internal
     } else {
@@ -42,7 +42,7 @@ pub fn ingress(ctx: &TcContext) -> i32 {
     TC_ACT_SHOT
 }
 
-/// The blades that shall get a copy, if XDP passed the frame up to be copied.
+/// The blades that get a copy, if XDP passed the frame up to be copied.
 #[inline(always)]
 fn passed_up(ctx: &TcContext, ifindex: u32) -> Option<(&'static Switch, BladeSet)> {
     let port = maps::PORTS.get(ifindex)?;
@@ -89,11 +89,11 @@ fn multiply(ctx: &TcContext, switch: &Switch, pending: BladeSet) -> Verdict {
     verdict
 }
 
-/// Sends a copy of the frame to `blade`, which is there as `peer`; whether it went. The kernel
-/// gives the frame its own headers again after each copy (`bpf_clone_redirect`).
+/// Sends a copy of the frame to `blade` at `peer`; returns whether it was sent. The kernel restores
+/// the frame's own headers after each copy (`bpf_clone_redirect`).
 #[inline(always)]
 fn send(ctx: &TcContext, switch: &Switch, blade: BladeId, peer: &Peer) -> bool {
-    if losses::is_lost(Place::before(Opcode::Invalidate)) {
+    if losses::is_lost(LossPoint::before(Opcode::Invalidate)) {
         return false;
     }
     let Some(frame) = packet::headers(ctx) else {

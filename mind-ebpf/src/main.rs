@@ -1,6 +1,6 @@
-//! The eBPF programs of MIND that run where it runs, linked into one object; those of benches and tests are another
-//! object, `check/mind-ebpf-harness`. This file holds what an object has once (panic handler,
-//! license) and the entry points; the stages live in modules of their own.
+//! The eBPF programs of a running system, linked into one object; those of benches and tests are another object,
+//! `check/mind-ebpf-harness`. This file holds what an object has once (panic handler, license) and the entry points;
+//! the stages live in modules of their own.
 
 #![no_std]
 #![no_main]
@@ -56,7 +56,7 @@ fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// The kernel offers GPL-only helpers to a program whose object says so here.
+/// The kernel offers GPL-only helpers only to programs of an object with such a license.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,7 +1,7 @@
 //! The maps, one object's worth: a switch and a memory blade load the same object and leave the
 //! other's maps at one entry. The sizes given here are the least; the loader sets the real ones.
 //!
-//! Keys and values are laid out in [`mind_common::table`].
+//! The layouts of keys and values are in [`mind_common::table`].
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 use mind_common::{
     id::MAX_BLADES,
-    losses::Place,
+    losses::LossPoint,
     table::{
         BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
         Responder, Slot, Switch, Translation, TranslationKey,
@@ -23,9 +23,9 @@ use mind_common::{
 #[map]
 pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
 
-/// How many packets are still to be lost on purpose, by [`Place`].
+/// How many packets are still to be dropped on purpose, by [`LossPoint`].
 #[map]
-pub static LOSSES: Array<u64> = Array::with_max_entries(Place::COUNT, 0);
+pub static LOSSES: Array<u64> = Array::with_max_entries(LossPoint::COUNT, 0);
 
 /// The switch itself.
 #[map]
@@ -48,10 +48,10 @@ pub static GRANTS: Array<u32> = Array::with_max_entries(1, 0);
 /// What a protection domain may do with an address.
 #[map]
 pub static PROTECTION: LpmTrie<ProtectionKey, Protection> = LpmTrie::with_max_entries(1, 0);
-/// Where an address is kept.
+/// Where an address is stored.
 #[map]
 pub static TRANSLATION: LpmTrie<TranslationKey, Translation> = LpmTrie::with_max_entries(1, 0);
-/// How current what slots remember of the tries is.
+/// The generation of the tries, which says whether a slot's memo is valid.
 #[map]
 pub static GENERATION: Array<Generation> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// The directory: a block's table, by the block's number.
@@ -68,16 +68,16 @@ pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static HANDED_OVER: RingBuf = RingBuf::with_byte_size(4096, 0);
 
-/// Which packets somebody traces.
+/// Which packets are traced.
 #[map]
 pub static TRACING: Array<Tracing> = Array::with_max_entries(1, 0);
 /// The record of the packet at hand.
 #[map]
 pub static TRACED: PerCpuArray<Record> = PerCpuArray::with_max_entries(1, 0);
-/// The records that were asked for.
+/// The records of traced packets.
 #[map]
 pub static RECORDS: RingBuf = RingBuf::with_byte_size(4096, 0);
-/// How many of them found no room there.
+/// How many records found no room there.
 #[map]
 pub static LOST_RECORDS: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 

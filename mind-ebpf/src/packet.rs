@@ -1,11 +1,11 @@
 //! Where a frame's headers lie in the packet that the kernel hands to a program, on both hooks.
 //!
-//! Nothing here, nor anywhere in this crate, changes a frame's length in XDP. A frame of more
-//! than about 3.5 KB that a socket sent into a veth reaches the peer's XDP program in fragments
-//! of which the kernel keeps wrong books (`skb_pp_cow_data`: the pages are a page pool's, the
-//! receive queue says they are not). Releasing one, as `bpf_xdp_adjust_tail` does when it
-//! shrinks, frees memory that is in use: the machine dies some time later. A test looks through
-//! the object for calls of the helpers that could.
+//! Nothing here, nor anywhere in this crate, changes a frame's length in XDP. A frame of more than
+//! about 3.5 KB that a socket sent into a veth reaches the peer's XDP program in fragments whose
+//! memory the kernel accounts for wrongly (`skb_pp_cow_data`: the pages are a page pool's, the
+//! receive queue says they are not). Releasing one, as `bpf_xdp_adjust_tail` does when it shrinks,
+//! frees memory that is in use: the machine dies some time later. A test searches the object for
+//! calls of helpers that change the length.
 
 use aya_ebpf::{
     helpers::generated::bpf_xdp_get_buff_len,
@@ -30,8 +30,8 @@ pub fn parse(ctx: &XdpContext, own: [u8; 4]) -> Staged<(&mut Frame, usize)> {
     if start + OUTER_LEN > end {
         return Err(stop!(Foreign));
     }
-    // SAFETY: the packet has that many bytes, which nobody else looks at while the program runs;
-    // any bytes are an `Outer`.
+    // SAFETY: the packet has that many bytes, which nothing else reads while the program runs; any
+    // bytes are an `Outer`.
     let outer = unsafe { &*(start as *const Outer) };
     if !outer.is_for(own) {
         return Err(stop!(Foreign));
@@ -49,15 +49,15 @@ pub fn parse(ctx: &XdpContext, own: [u8; 4]) -> Staged<(&mut Frame, usize)> {
     }
 }
 
-/// The headers of a frame in TC, where they lie in the packet, if it has so many bytes. To be
-/// asked for again after every helper that may move the packet.
+/// The headers of a frame in TC, where they lie in the packet, if it has so many bytes. The
+/// reference is invalid after every helper that may move the packet: call this again.
 #[inline(always)]
 pub fn headers(ctx: &TcContext) -> Option<&mut Frame> {
     let (start, end) = (ctx.data(), ctx.data_end());
     if start + HEADERS_LEN > end {
         return None;
     }
-    // SAFETY: the packet has that many bytes, which nobody else looks at while the program runs;
-    // any bytes are a `Frame`.
+    // SAFETY: the packet has that many bytes, which nothing else reads while the program runs; any
+    // bytes are a `Frame`.
     Some(unsafe { &mut *(start as *mut Frame) })
 }

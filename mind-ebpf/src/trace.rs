@@ -1,11 +1,11 @@
-//! Tells those who trace what becomes of each packet. While nobody does, each step here is a load and a branch.
+//! Records what becomes of each packet while packets are traced. While none are, each step here is a load and a branch.
 //!
-//! A packet's record is put together beside its way through the program, in a place of the processor's own, and given
-//! out at the end, when the verdict is known. Each step asks anew whether somebody traces: the verifier forgets the
-//! answer behind it, and walks what follows once.
+//! A packet's record is filled in step by step, in a per-processor map, and given out at the end, when the verdict is
+//! known. Each step checks anew whether packets are traced: the verifier then drops the result after the step, and
+//! walks what follows once.
 //!
 //! What a step does then is a global function, which the verifier walks once by itself and not again wherever it is
-//! called. Such a function takes and gives numbers only, and has to give one: [`DONE`].
+//! called. Such a function takes and returns numbers only, and has to return one: [`DONE`].
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use mind_common::{
@@ -18,21 +18,21 @@ use mind_common::{
 
 use crate::{atomics, maps};
 
-/// What global functions give; nobody looks at it.
+/// What global functions return; their callers ignore it.
 const DONE: u32 = 0;
 
-/// What is asked for, if anything is.
+/// Which packets are traced, if any are.
 #[inline(always)]
-fn asked() -> Option<*const Tracing> {
+fn selection() -> Option<*const Tracing> {
     let tracing = maps::TRACING.get_ptr(0)?;
     // SAFETY: the pointer is a lookup's.
     (unsafe { atomics::load(&raw const (*tracing).on) } != 0).then_some(tracing)
 }
 
-/// A packet comes.
+/// A packet comes in.
 #[inline(always)]
 pub fn begin(ifindex: u32) {
-    if asked().is_some() {
+    if selection().is_some() {
         mind_trace_begin(ifindex);
     }
 }
@@ -55,7 +55,7 @@ extern "C" fn mind_trace_begin(ifindex: u32) -> u32 {
 /// It is RoCEv2 for the switch.
 #[inline(always)]
 pub fn frame(frame: &Frame) {
-    if asked().is_some() {
+    if selection().is_some() {
         // All headers that name an address begin with it.
         let va = frame.reth().va.get();
         mind_trace_frame(
@@ -87,10 +87,10 @@ extern "C" fn mind_trace_frame(opcode: u8, qp: u32, psn: u32, va: u64) -> u32 {
     DONE
 }
 
-/// It met a directory word, and left this one.
+/// It found the directory word `before`, and left `after`.
 #[inline(always)]
 pub fn change(before: Word, after: Word) {
-    if asked().is_some() {
+    if selection().is_some() {
         mind_trace_change(before.raw(), after.raw());
     }
 }
@@ -110,10 +110,10 @@ extern "C" fn mind_trace_change(before: u64, after: u64) -> u32 {
     DONE
 }
 
-/// That became of it.
+/// The packet's verdict: gives the record out.
 #[inline(always)]
 pub fn end(verdict: Verdict) {
-    if asked().is_some() {
+    if selection().is_some() {
         mind_trace_end(verdict as u32);
     }
 }
@@ -125,7 +125,7 @@ extern "C" fn mind_trace_end(verdict: u32) -> u32 {
     else {
         return DONE;
     };
-    // SAFETY: see above. What is asked for may change meanwhile; then a record more or less is given out.
+    // SAFETY: see above. The selection may change meanwhile; then a record more or less is given out.
     unsafe {
         (*record).verdict = verdict;
         if !(*tracing).wants(&*record) {

@@ -1,4 +1,4 @@
-//! A datagram of ours: all that its headers say, and its page, or as much of the page as its owner wants to follow.
+//! A datagram of the protocol: the fields of its headers, and its page, or what stands for the page.
 //!
 //! One type serves all: agents parse and emit [`Datagram<&Page>`](Page), whose page stays in the buffer; the compute
 //! blade's machine sends [`Body<PageRequest>`], which names the page in its cache, and takes `Body<()>`, the headers;
@@ -30,7 +30,7 @@ pub trait Content: Clone + Debug + Default + Eq + Hash {
     fn set_word(&mut self, index: usize, value: u64);
 }
 
-/// A page whose bytes do not matter.
+/// No content: only headers matter.
 impl Content for () {
     fn word(&self, _: usize) -> u64 {
         0
@@ -39,7 +39,7 @@ impl Content for () {
     fn set_word(&mut self, _: usize, _: u64) {}
 }
 
-/// A page whose words are all one.
+/// A page of equal words.
 impl Content for u64 {
     fn word(&self, _: usize) -> u64 {
         *self
@@ -50,7 +50,7 @@ impl Content for u64 {
     }
 }
 
-/// A page of a few words, over and over.
+/// A page of `N` words, repeated.
 impl<const N: usize> Content for [u64; N]
 where
     Self: Default,
@@ -71,7 +71,7 @@ where
 pub struct PageRequest {
     /// First address of the page.
     pub page: Va,
-    /// The domain in whose name it is asked for.
+    /// The domain that the requesting threads belong to.
     pub domain: DomainId,
 }
 
@@ -82,7 +82,8 @@ pub struct Envelope {
     pub qp: u32,
     /// The number of the request that this is or answers.
     pub seq: Seq,
-    /// How often the request went unanswered; in what answers it, the transition that it caused.
+    /// In a request, how often it was sent before without an answer; in its answer, the transition
+    /// that it caused.
     pub attempt: u8,
 }
 
@@ -146,31 +147,32 @@ pub enum Body<P> {
     },
     /// Give a region up, or give up writing it.
     Invalidate(Invalidation),
-    /// It is given up: INVALIDATE-ACK or INVALIDATE-ACK-FETCH.
+    /// The region is given up: INVALIDATE-ACK or INVALIDATE-ACK-FETCH.
     Answer {
-        /// What was asked.
+        /// The invalidation that it answers.
         invalidation: Invalidation,
-        /// What it cost.
+        /// What the invalidation cost.
         cost: Cost,
         /// Whether the requester is to have the page fetched: INVALIDATE-ACK-FETCH.
         fetch: bool,
     },
-    /// It is given up, and here is the requester's page.
+    /// The region is given up; carries the page for the requester.
     Forward {
-        /// What was asked.
+        /// The invalidation that it answers.
         invalidation: Invalidation,
-        /// What it cost.
+        /// What the invalidation cost.
         cost: Cost,
-        /// The page's version, which memory has, too.
+        /// The page's version; memory has the same.
         version: Version,
         /// What is in it.
         data: P,
     },
-    /// Inside the switch only, from XDP to TC or to the controller.
+    /// Inside the switch only, from XDP to TC or to the controller, which send the invalidation to
+    /// several blades.
     FanOut {
-        /// What to ask.
+        /// The invalidation to send.
         invalidation: Invalidation,
-        /// Which blades.
+        /// The blades to send it to.
         pending: BladeSet,
     },
 }

@@ -1,20 +1,21 @@
-//! The nodes of MIND as state machines over messages: what the switch's programs, a memory blade's
-//! responder and the controller do, as plain data.
+//! The parts of MIND as state machines over datagrams: compute blade, memory blade, switch and
+//! controller as plain data.
 //!
-//! For a simulator and a model checker: a node can be cloned, compared and hashed, does no I/O,
-//! reads no clock and throws no dice. Each handles one message at a time, whole. What it decides is
-//! decided by `mind-common`'s functions, the ones that the real programs call, in the order in
-//! which those call them; a test runs both on the same packets (`mind-dataplane`'s `nodes`).
+//! A machine does no I/O, reads no clock and draws no random numbers; it can be cloned, compared
+//! and hashed, for a simulator and a model checker. It handles one datagram at a time, whole. The
+//! compute blade's machine is the one that the agent runs. The switch and the memory blade decide
+//! by `mind-common`'s functions, which the eBPF programs call in the same order; a test runs both
+//! on the same packets (`mind-dataplane`'s `machines`).
 //!
-//! * [`datagram`]: datagrams, with as much of a page as somebody wants to follow,
+//! * [`compute`]: a compute blade's page cache and requests,
+//! * [`datagram`]: datagrams, with a page or what stands for one,
 //! * [`switch`]: the directory, the tables beside it, and what becomes of a packet,
 //! * [`memory`]: a memory blade's pages,
-//! * [`controller`]: who is there, and what becomes of regions.
+//! * [`controller`]: registration of blades, and changes of regions.
 //!
-//! What is not here: what a packet looks like in bytes (lengths, checksums, time to live, tags),
-//! ports without a device, and what only processors at work at the same time can do
-//! to each other within one packet (`contended`, `no-origin` of an invalidation just begun,
-//! `torn`).
+//! Not modelled: a packet's bytes (lengths, checksums, time to live, tags), ports without a device,
+//! and races between processors within one packet (the verdicts `contended`, `no-origin` of an
+//! invalidation just begun, `torn`).
 
 pub mod compute;
 pub mod controller;
@@ -26,10 +27,10 @@ pub mod switch;
 
 use mind_common::id::BladeId;
 
-/// A host on the network, behind a port of the switch of its own.
+/// A blade, behind a port of the switch of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
-    /// The compute blade with that number, in whichever life.
+    /// The compute blade with that number, in any incarnation.
     Compute(BladeId),
     /// The memory blade with that number.
     Memory(u8),

@@ -1,4 +1,4 @@
-//! A memory blade: the responder's answers, and what the controller tells it.
+//! A memory blade: the responder's answers, and the controller's commands.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use mind_common::{
 
 use crate::datagram::{Body, Content, Datagram};
 
-/// Bytes of the word that an atomic operation is about.
+/// Bytes of the word that an atomic operation changes.
 const WORD: u64 = 8;
 
 /// A page of the store.
@@ -42,7 +42,7 @@ pub struct Operation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Memory<P> {
     count: u64,
-    /// Those that are not as they were at first.
+    /// Pages that were changed; all others are zeros of version 0.
     pages: BTreeMap<u64, Page<P>>,
     operations: BTreeMap<BladeId, Operation>,
 }
@@ -59,7 +59,7 @@ impl<P: Content> Memory<P> {
         }
     }
 
-    /// What becomes of `packet`, and what goes back to the switch.
+    /// Handles `packet`: the verdict, and the answer to the switch, if there is one.
     pub fn handle(&mut self, packet: Datagram<P>) -> (Verdict, Option<Datagram<P>>) {
         let bth = packet.bth();
         let answered = self.dispatch(packet);
@@ -227,9 +227,9 @@ impl<P: Content> Memory<P> {
         self.pages.insert(number, page);
     }
 
-    // What the controller tells it.
+    // The controller's commands.
 
-    /// Fills `count` pages from `first` on with zeros, which is a write of its own.
+    /// Fills `count` pages from `first` on with zeros, as a write with a version of its own.
     pub fn zero(&mut self, first: u64, count: u64) {
         self.advance(first, count, |page| Page {
             version: page.version.next(),
@@ -237,8 +237,8 @@ impl<P: Content> Memory<P> {
         });
     }
 
-    /// Refuses from now on what a blade that is gone may still have sent for `count` pages from
-    /// `first` on, which stay as they are.
+    /// Refuses from now on write-backs that a blade which is gone may still have on their way to
+    /// `count` pages from `first` on. The pages' content stays.
     pub fn fence(&mut self, first: u64, count: u64) {
         #[cfg(feature = "mutants")]
         if Mutant::PagesNotFenced.is_active() {
@@ -250,17 +250,17 @@ impl<P: Content> Memory<P> {
         });
     }
 
-    /// Refuses from now on atomic operations of a life of a compute blade that is over.
-    pub fn fence_blade(&mut self, life: Connection) {
+    /// Refuses from now on atomic operations of an incarnation of a compute blade that has ended.
+    pub fn fence_blade(&mut self, ended: Connection) {
         #[cfg(feature = "mutants")]
         if Mutant::BladeNotFenced.is_active() {
             return;
         }
-        let latest = self.operation(life.blade);
-        // None is being carried out between two messages.
-        if let Some(claim) = latest.claim.over(life) {
+        let latest = self.operation(ended.blade);
+        // No operation is being carried out between two datagrams.
+        if let Some(claim) = latest.claim.over(ended) {
             self.operations
-                .insert(life.blade, Operation { claim, ..latest });
+                .insert(ended.blade, Operation { claim, ..latest });
         }
     }
 

@@ -1,14 +1,13 @@
-//! Bugs in the protocol, put there on purpose to see that the model or the simulator finds each
-//! (feature `mutants`, which only `mind-mutants` asks for). One is active at a time, in the whole
-//! process.
+//! Bugs in the protocol, seeded to check that the model or the simulator finds each (feature
+//! `mutants`, which only `mind-mutants` enables). One is active at a time, in the whole process.
 
 mod decisions;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-pub use decisions::{admitted, answered, bereft, stepped};
+pub use decisions::{admitted, answered, lost, stepped};
 
-/// The active one's place in [`Mutant::ALL`], from 1 on; 0 for none.
+/// The active bug's place in [`Mutant::ALL`], from 1 on; 0 for none.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! mutants {
@@ -37,27 +36,27 @@ mutants! {
     // The directory.
     SharersForgotten: "the directory forgets the sharers when another blade reads",
     WriterNotAlone: "a blade gets a shared page to write, and no sharer is told",
-    OwnerNotAsked: "a page that somebody owns is read from memory at once",
+    OwnerNotAsked: "a page that another blade owns is read from memory at once",
     CopyNotChecked: "an upgrade is granted to a blade that is not listed",
     BusyClearedEarly: "the first of several answers completes the request",
     OldAnswersCount: "an answer to an earlier invalidation counts for this one",
-    AnyonesAnswerCounts: "an answer counts whichever slot it names",
+    AnySlotsAnswerCounts: "an answer counts whichever slot it names",
     EpisodeStays: "an invalidation does not begin an episode of its own",
     PastOwnerForgotten: "the owner that shares its page is not listed as a sharer",
-    DomainNotChecked: "the switch asks neither domain nor protection",
+    DomainNotChecked: "the switch checks neither domain nor protection",
     // Memory.
     OldWriteStored: "memory stores an older version over a newer one",
     WriteStoredTwice: "memory stores a write-back of the version that it has",
     OperatedTwice: "memory carries a repeated atomic operation out again",
     PagesNotFenced: "memory does not fence the pages of a blade that is gone",
-    BladeNotFenced: "memory does not refuse atomic operations of a life that is over",
+    BladeNotFenced: "memory does not refuse atomic operations of an incarnation that has ended",
     // The controller.
-    OrphanGivenAway: "what a blade that is gone owned is given away without being mourned",
-    RequesterNotMissed: "a region stays busy for a blade that is gone",
-    FlushNotAwaited: "the controller takes a region back and has nobody flush it",
-    SeizedFromListed: "only who is listed in a busy word is told to flush, not who answered",
-    SplitForgetsSharers: "a split's upper half begins as if nobody had it",
-    MergeForgetsSharers: "what two regions become lists who had the lower one",
+    LostOwnerNotMarked: "what a blade that is gone owned is given away without being marked lost",
+    LostRequesterKept: "a region stays busy for a blade that is gone",
+    FlushNotAwaited: "the controller takes a region back and has no blade flush it",
+    OnlyListedFlushed: "only blades listed in a busy word are told to flush, not those that answered",
+    SplitForgetsSharers: "a split's upper half begins as if no blade had it",
+    MergeForgetsSharers: "the region that two become lists the sharers of the lower one only",
     OwnerNotNamed: "a merge has pages lead to the first half before that names the second one's owner",
     // The compute blade.
     AnsweredBeforeStored: "an invalidation is answered before the write-back is acknowledged",
@@ -72,13 +71,13 @@ mutants! {
 }
 
 impl Mutant {
-    /// Makes it the one, or none; of the whole process.
+    /// Makes it the active one, or none; of the whole process.
     pub fn activate(mutant: Option<Self>) {
         let number = mutant.map_or(0, |mutant| mutant as usize + 1);
         ACTIVE.store(number, Ordering::SeqCst);
     }
 
-    /// Whether it is the one.
+    /// Whether it is the active one.
     pub fn is_active(self) -> bool {
         ACTIVE.load(Ordering::Relaxed) == self as usize + 1
     }

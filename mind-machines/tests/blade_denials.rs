@@ -1,5 +1,5 @@
-//! A denial is for those who had faulted when the switch said so: who faults later is not denied
-//! what it was given meanwhile.
+//! A denial holds for threads that had faulted when the switch sent it: a thread that faults later
+//! is not denied what its domain was permitted meanwhile.
 
 use mind_common::{
     addr::{Va, WINDOW_BASE},
@@ -75,7 +75,7 @@ fn a_thread_that_waits_alone_is_denied_at_once() {
 }
 
 #[test]
-fn for_a_thread_that_came_later_it_is_asked_again_once() {
+fn for_a_thread_that_came_later_the_request_is_sent_again_once() {
     let mut blade = blade();
     let first = request(&read(&mut blade));
     assert_eq!(read(&mut blade), []);

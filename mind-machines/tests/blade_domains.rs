@@ -1,5 +1,5 @@
-//! Threads of two domains fault at one address of a compute blade: each gets what the switch says of
-//! its own domain, whoever comes first.
+//! Threads of two domains fault at one address of a compute blade: each gets what its own domain is
+//! permitted, in whichever order they come.
 
 use mind_common::{
     addr::{Va, WINDOW_BASE},
@@ -82,7 +82,7 @@ fn failed(page: PageRequest, access: Access) -> Action {
 }
 
 #[test]
-fn an_owner_is_not_denied_because_a_stranger_asked_first() {
+fn an_owner_is_not_denied_because_another_domain_asked_first() {
     let mut blade = blade();
     let first = request(&fault(&mut blade, STRANGER, Access::Read), STRANGER);
     assert_eq!(fault(&mut blade, OWNER, Access::Read), []);
@@ -101,7 +101,7 @@ fn an_owner_is_not_denied_because_a_stranger_asked_first() {
 }
 
 #[test]
-fn a_stranger_is_denied_once_the_owner_has_the_page() {
+fn another_domain_is_denied_once_the_owner_has_the_page() {
     let mut blade = blade();
     let first = request(&fault(&mut blade, OWNER, Access::Read), OWNER);
     assert_eq!(fault(&mut blade, STRANGER, Access::Write), []);

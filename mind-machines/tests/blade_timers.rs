@@ -1,5 +1,5 @@
-//! What a compute blade does while nobody answers: it asks again, tells the controller, and gives up
-//! in the end; but never what programs wrote.
+//! What a compute blade does while no answer comes: it repeats the request, reports it as stuck,
+//! and gives it up in the end; but it never gives up a write-back.
 
 use mind_common::{
     addr::{Va, WINDOW_BASE},
@@ -46,12 +46,12 @@ fn is_send(action: &Action) -> bool {
     matches!(action, Action::Send(_))
 }
 
-fn is_appeal(action: &Action) -> bool {
+fn is_report(action: &Action) -> bool {
     matches!(action, Action::ReportStuck { page } if *page == PAGE)
 }
 
 #[test]
-fn a_request_is_repeated_appealed_and_given_up() {
+fn a_request_is_repeated_reported_stuck_and_given_up() {
     let mut blade = Blade::new(config());
     let mut actions = Vec::new();
     blade.fault(1, PAGE, Access::Read, &mut actions);
@@ -66,13 +66,13 @@ fn a_request_is_repeated_appealed_and_given_up() {
     let limit = (config().deadline / longest) as usize;
     assert!(sent.len() > limit * 8 / 9 && sent.len() < limit * 2);
 
-    let appealed = times(&happened, is_appeal);
-    assert_eq!(appealed.len(), 4);
-    for (number, at) in appealed.iter().enumerate() {
+    let reported_at = times(&happened, is_report);
+    assert_eq!(reported_at.len(), 4);
+    for (number, at) in reported_at.iter().enumerate() {
         let earliest = (number as u64 + 1) * SECOND;
         assert!(
             (earliest..earliest + SECOND / 2).contains(at),
-            "{appealed:?}"
+            "{reported_at:?}"
         );
     }
 
@@ -85,16 +85,16 @@ fn a_request_is_repeated_appealed_and_given_up() {
     assert_eq!(*last, given_up);
     assert!((config().deadline..config().deadline + SECOND / 5).contains(at));
     let counters = blade.counters();
-    assert_eq!((counters.appeals, counters.expired), (4, 1));
+    assert_eq!((counters.reported_stuck, counters.expired), (4, 1));
     assert!(blade.is_quiet() && blade.next_deadline().is_none());
 }
 
 #[test]
-fn who_is_told_busy_for_ever_appeals_too() {
+fn a_request_that_stays_busy_is_reported_stuck_too() {
     let mut blade = Blade::new(config());
     let mut actions = Vec::new();
     blade.fault(1, PAGE, Access::Write, &mut actions);
-    let mut appeals = 0;
+    let mut reports = 0;
     while let Some(Action::Send(Datagram { envelope, .. })) =
         actions.iter().find(|action| is_send(action))
     {
@@ -105,7 +105,7 @@ fn who_is_told_busy_for_ever_appeals_too() {
         let envelope = *envelope;
         actions.clear();
         let now = blade.next_deadline().expect("it waits for an answer");
-        // As soon as it asks.
+        // The answer comes at once.
         blade.receive(
             now.saturating_sub(3_000_000).max(1),
             Datagram {
@@ -117,7 +117,7 @@ fn who_is_told_busy_for_ever_appeals_too() {
         assert_eq!(actions, []);
         let now = blade.next_deadline().expect("it pauses");
         blade.poll(now, &mut actions);
-        appeals += actions.iter().filter(|action| is_appeal(action)).count();
+        reports += actions.iter().filter(|action| is_report(action)).count();
         if actions
             .iter()
             .any(|action| matches!(action, Action::Fail { .. }))
@@ -125,7 +125,7 @@ fn who_is_told_busy_for_ever_appeals_too() {
             break;
         }
     }
-    assert_eq!(appeals, 4);
+    assert_eq!(reports, 4);
     assert_eq!(blade.counters().expired, 1);
 }
 
@@ -148,7 +148,7 @@ fn a_write_back_is_never_given_up() {
     blade.flush(SECOND, range, None, 9, &mut actions);
     let happened = wait(&mut blade, 600 * SECOND);
     assert!(!blade.is_quiet());
-    assert_eq!(times(&happened, is_appeal), []);
+    assert_eq!(times(&happened, is_report), []);
     assert_eq!(times(&happened, |action| !is_send(action)), []);
     let is_write_back = |action: &Action| {
         matches!(action, Action::Send(Datagram { body: Body::Write { page, version, .. }, .. })

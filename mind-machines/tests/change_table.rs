@@ -3,7 +3,7 @@
 
 mod changes;
 
-use changes::{Ending, Event, Scene, explore};
+use changes::{Ending, Event, Setup, explore};
 use mind_common::{
     directory::{Prior, State, Want, Word, machine::Loss},
     id::BladeSet,
@@ -20,16 +20,16 @@ const CHANGES: [Change; 5] = [
 ];
 
 /// Every way that a change can go with so many events of others in between, from each of these
-/// words; what holds in every step is for [`Scene`] to check.
+/// words; [`Setup`] checks what holds after every step.
 #[test]
 fn a_change_is_right_and_ends_whatever_else_happens() {
     for change in CHANGES {
         let mut endings = std::collections::HashSet::new();
-        for scene in Scene::all(change) {
+        for setup in Setup::all(change) {
             if change == Change::Reset {
-                endings.extend(explore(scene.clone().for_stuck(), 3));
+                endings.extend(explore(setup.clone().for_stuck(), 3));
             }
-            endings.extend(explore(scene, 3));
+            endings.extend(explore(setup, 3));
         }
         // It can succeed, with and without a loss, and it can find nothing to do.
         assert!(
@@ -53,24 +53,24 @@ proptest! {
         appealed: bool,
         events in prop::collection::vec((any::<u16>(), 0u8..4), 0..200),
     ) {
-        let scenes: Vec<_> = Scene::all(change).collect();
-        let mut scene = scenes[start % scenes.len()].clone();
+        let scenes: Vec<_> = Setup::all(change).collect();
+        let mut setup = scenes[start % scenes.len()].clone();
         if appealed && change == Change::Reset {
-            scene = scene.for_stuck();
+            setup = setup.for_stuck();
         }
         if fails {
-            scene = scene.failing_on_loss();
+            setup = setup.failing_on_loss();
         }
         for (choice, steps) in events {
-            let possible = scene.events();
+            let possible = setup.events();
             if !possible.is_empty() {
-                scene.happen(possible[choice as usize % possible.len()]);
+                setup.happen(possible[choice as usize % possible.len()]);
             }
             for _ in 0..steps {
-                scene.step();
+                setup.step();
             }
         }
-        scene.finish();
+        setup.finish();
     }
 }
 
@@ -79,16 +79,16 @@ fn settled(state: State, blades: &[u8]) -> Word {
 }
 
 #[test]
-fn a_reset_leaves_nobody_with_anything_and_a_later_episode() {
+fn a_reset_leaves_no_copies_and_a_later_episode() {
     for (state, blades) in [
         (State::Invalid, &[][..]),
         (State::Shared, &[0, 2]),
         (State::Modified, &[1]),
     ] {
-        let mut scene = Scene::new(Change::Reset, settled(state, blades), Word::default());
-        let asked = scene.run();
+        let mut setup = Setup::new(Change::Reset, settled(state, blades), Word::default());
+        let asked = setup.run();
         assert_eq!(asked, changes::set(blades), "{state:?}");
-        let word = scene.words[0];
+        let word = setup.words[0];
         assert_eq!(
             (word.state(), word.blades()),
             (State::Invalid, BladeSet::EMPTY)
@@ -98,7 +98,7 @@ fn a_reset_leaves_nobody_with_anything_and_a_later_episode() {
 }
 
 #[test]
-fn an_appeal_resets_what_is_stuck_and_nothing_else() {
+fn a_report_resets_what_is_stuck_and_nothing_else() {
     use State::*;
     for (state, blades) in [
         (Free, &[][..]),
@@ -107,10 +107,10 @@ fn an_appeal_resets_what_is_stuck_and_nothing_else() {
         (Modified, &[1]),
     ] {
         let word = settled(state, blades);
-        let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
-        scene.run();
-        assert_eq!(scene.ending(), Ending::Over(Outcome::Nothing), "{word:?}");
-        assert_eq!(scene.words[0], word);
+        let mut setup = Setup::new(Change::Reset, word, Word::default()).for_stuck();
+        setup.run();
+        assert_eq!(setup.ending(), Ending::Over(Outcome::Nothing), "{word:?}");
+        assert_eq!(setup.words[0], word);
     }
     for (state, blades, asked) in [
         (SharedToModified, &[1, 2][..], &[0, 1, 2][..]),
@@ -118,47 +118,47 @@ fn an_appeal_resets_what_is_stuck_and_nothing_else() {
         (ModifiedToModified, &[1], &[1]),
     ] {
         let word = settled(state, blades);
-        let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
-        assert_eq!(scene.run(), changes::set(asked), "{word:?}");
-        assert_eq!(scene.words[0].state(), Invalid);
+        let mut setup = Setup::new(Change::Reset, word, Word::default()).for_stuck();
+        assert_eq!(setup.run(), changes::set(asked), "{word:?}");
+        assert_eq!(setup.words[0].state(), Invalid);
 
-        // Busy for somebody else when it is looked at again: it moves.
-        let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
-        scene.step();
+        // Busy for another blade when it is looked at again: the region makes progress.
+        let mut setup = Setup::new(Change::Reset, word, Word::default()).for_stuck();
+        setup.step();
         for blade in blades {
-            scene.happen(Event::Answer(0, changes::blade(*blade)));
+            setup.happen(Event::Answer(0, changes::blade(*blade)));
         }
         for (blade, want) in [(1, Want::Acquire), (2, Want::Acquire)] {
-            scene.happen(Event::Ask(0, changes::blade(blade), want));
+            setup.happen(Event::Ask(0, changes::blade(blade), want));
         }
-        assert!(scene.words[0].state().is_busy());
-        scene.run();
-        assert_eq!(scene.ending(), Ending::Over(Outcome::Nothing), "{word:?}");
+        assert!(setup.words[0].state().is_busy());
+        setup.run();
+        assert_eq!(setup.ending(), Ending::Over(Outcome::Nothing), "{word:?}");
     }
-    // Locked, and nobody is changing it: what did was given up half way.
+    // Locked without a change under way: the change that locked it was given up half way.
     let word = settled(Shared, &[1]).locked(Prior::Shared, changes::set(&[1]));
-    let mut scene = Scene::new(Change::Reset, word, Word::default()).for_stuck();
-    assert_eq!(scene.run(), changes::set(&[1]));
-    assert_eq!(scene.words[0].state(), Invalid);
+    let mut setup = Setup::new(Change::Reset, word, Word::default()).for_stuck();
+    assert_eq!(setup.run(), changes::set(&[1]));
+    assert_eq!(setup.words[0].state(), Invalid);
 }
 
 #[test]
-fn a_split_disturbs_nobody() {
+fn a_split_invalidates_no_copy() {
     for (state, blades) in [
         (State::Invalid, &[][..]),
         (State::Shared, &[0, 2]),
         (State::Modified, &[1]),
     ] {
-        let mut scene = Scene::new(Change::Split, settled(state, blades), Word::default());
-        assert_eq!(scene.run(), BladeSet::EMPTY);
-        for word in scene.words {
+        let mut setup = Setup::new(Change::Split, settled(state, blades), Word::default());
+        assert_eq!(setup.run(), BladeSet::EMPTY);
+        for word in setup.words {
             assert_eq!((word.state(), word.blades()), (state, changes::set(blades)));
         }
     }
 }
 
 #[test]
-fn a_merge_disturbs_those_only_whose_copies_do_not_go_together() {
+fn a_merge_invalidates_only_copies_that_conflict() {
     use State::*;
     for (lower, upper, asked, joined) in [
         (
@@ -177,41 +177,41 @@ fn a_merge_disturbs_those_only_whose_copies_do_not_go_together() {
     ] {
         for (lower, upper) in [(lower, upper), (upper, lower)] {
             let words = (settled(lower.0, lower.1), settled(upper.0, upper.1));
-            let mut scene = Scene::new(Change::Merge, words.0, words.1);
-            assert_eq!(scene.run(), changes::set(asked), "{words:?}");
-            let word = scene.words[0];
+            let mut setup = Setup::new(Change::Merge, words.0, words.1);
+            assert_eq!(setup.run(), changes::set(asked), "{words:?}");
+            let word = setup.words[0];
             assert_eq!(
                 (word.state(), word.blades()),
                 (joined.0, changes::set(joined.1)),
                 "{words:?}"
             );
-            assert_eq!(scene.words[1].state(), Free, "{words:?}");
+            assert_eq!(setup.words[1].state(), Free, "{words:?}");
         }
     }
 }
 
 #[test]
-fn who_chose_to_be_told_of_a_loss_gets_nothing_of_the_region_any_more() {
+fn after_a_loss_a_domain_that_chose_failing_gets_nothing_of_the_region() {
     for fails in [false, true] {
-        let mut scene = Scene::new(
+        let mut setup = Setup::new(
             Change::MarkLost,
             settled(State::Modified, &[1]),
             Word::default(),
         );
         if fails {
-            scene = scene.failing_on_loss();
+            setup = setup.failing_on_loss();
         }
-        scene.happen(Event::Lose(changes::blade(1)));
-        assert_eq!(scene.run(), BladeSet::EMPTY);
-        let word = scene.words[0];
-        assert_eq!(scene.ending(), Ending::Over(Outcome::Changed(Loss::Writes)));
+        setup.happen(Event::Lose(changes::blade(1)));
+        assert_eq!(setup.run(), BladeSet::EMPTY);
+        let word = setup.words[0];
+        assert_eq!(setup.ending(), Ending::Over(Outcome::Changed(Loss::Writes)));
         match fails {
             true => assert_eq!(word.prior(), Some(Prior::Lost)),
             false => assert_eq!(word.state(), State::Invalid),
         }
-        // A second mourning, or any other change, finds it as it is.
+        // Marking it lost again, or any other change, leaves it as it is.
         for change in CHANGES {
-            let mut again = Scene::new(change, word, Word::default());
+            let mut again = Setup::new(change, word, Word::default());
             again.run();
             let is_free = again.words[0].state() == State::Free;
             assert_eq!(is_free, change == Change::Free, "{change:?}");

@@ -221,7 +221,7 @@ fn what_is_mapped_can_be_had_and_what_is_unmapped_cannot() {
 }
 
 #[test]
-fn what_a_blade_wrote_is_mourned_and_its_late_write_back_refused() {
+fn what_a_blade_wrote_is_marked_lost_and_its_late_write_back_refused() {
     for fails in [false, true] {
         let mut world = World::new(fails);
         assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
@@ -272,7 +272,7 @@ fn a_life_that_was_replaced_is_not_listened_to() {
     let to_later = Link::Compute(later.to_qp());
     assert_eq!(world.told.last(), Some(&(to_later, Command::Registered)));
     assert_eq!(world.write_back(earlier, 7, 7), None);
-    // The earlier one's connection breaks now, which is nobody's loss.
+    // The earlier one's connection breaks now; no blade is lost.
     world.controller.handle(Input::Broken(earlier));
     world.run();
     assert_eq!(world.life(0), later);
@@ -511,9 +511,9 @@ fn ends_well(world: &World, gone: Connection, request: Request) {
     for slot in free {
         assert_eq!(world.switch.slots()[slot].word.state(), State::Free);
     }
-    let everybody: BladeSet = [blade(0), blade(1), blade(2)].into_iter().collect();
+    let every_blade: BladeSet = [blade(0), blade(1), blade(2)].into_iter().collect();
     assert!(
-        everybody
+        every_blade
             .iter()
             .all(|blade| world.controller.life(blade) != Some(gone))
     );
@@ -546,7 +546,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
     let upper = page(2);
     let lives: Vec<_> = (0..3).map(|number| world.life(number)).collect();
     let mut late = Vec::new();
-    // Who has it gives it up as soon as it is asked.
+    // A blade that has it gives it up as soon as it is told to.
     let acquire = |world: &mut World, from: usize, late: &mut Vec<Datagram<u64>>| {
         let (want, domain) = (Want::Acquire, DOMAIN);
         let wanted = PageRequest {

@@ -94,7 +94,7 @@ fn rows() -> Vec<Row> {
         }));
     };
 
-    // Slots that are nobody's, or the controller's.
+    // Free slots, and locked ones.
     for want in WANTS {
         row(
             word(Free, &[]),
@@ -167,7 +167,7 @@ fn rows() -> Vec<Row> {
         invalidate(&[2, 3], Target::Invalid, Source::Grant),
     );
 
-    // M: the owner has all it asks for; anybody else waits for the owner.
+    // M: the owner has all it asks for; any other blade waits for the owner.
     let mine = word(Modified, &[1]);
     row(mine, Want::Read, mine, Fetch);
     row(mine, Want::Acquire, mine, Fetch);
@@ -187,7 +187,7 @@ fn rows() -> Vec<Row> {
     );
     row(theirs, Want::Upgrade, theirs, Refuse(Refusal::NoCopy));
 
-    // Busy: ask again; who asks repeatedly has what is owed sent once more.
+    // Busy: refused; a repeated request sends the outstanding invalidations again.
     for want in WANTS {
         for (state, blades, target, source) in [
             (
@@ -383,7 +383,7 @@ fn an_atomic_operation_in_memory_is_for_the_owner_only() {
 }
 
 #[test]
-fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
+fn the_controller_locks_what_is_settled_and_locks_by_force_what_is_not() {
     use State::*;
     for state in State::ALL {
         let before = word(state, &[2, 3]);
@@ -399,7 +399,7 @@ fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
         assert_eq!(lock(before), of_settled, "{state:?}");
         let of_busy = match was {
             _ if is_settled => None,
-            // Who has answered is not listed any more, and may have a copy all the same.
+            // A blade that has answered is not listed any more, and may have a copy all the same.
             Some(Prior::Shared) => Some(locked(Prior::Shared, &[2, 3, 9])),
             was => was.map(|was| locked(was, &[2, 3])),
         };
@@ -411,10 +411,10 @@ fn the_controller_holds_what_is_settled_and_seizes_what_is_not() {
 }
 
 #[test]
-fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
+fn an_answer_to_an_invalidation_that_was_locked_by_force_is_stale_for_good() {
     let before = word(State::ModifiedToModified, &[2]);
     let late = answer(before, 2);
-    let locked = lock_by_force(before, set(&[2])).expect("a busy word can be seized");
+    let locked = lock_by_force(before, set(&[2])).expect("a busy word can be locked by force");
     assert_eq!(on_answer(SLOT, locked, late).verdict, AnswerVerdict::Stale);
     let free = unlock(locked, State::Modified, set(&[2])).expect("a locked word can be unlocked");
     let request = Request {
@@ -428,7 +428,7 @@ fn an_answer_to_a_seized_invalidation_is_stale_for_good() {
 }
 
 #[test]
-fn the_way_of_a_request_is_named_after_the_words_it_led_from_and_to() {
+fn the_transition_of_a_request_is_named_after_the_states_before_and_after() {
     use State::*;
     for (before, after, name) in [
         (Invalid, Shared, "I->S"),
@@ -448,7 +448,7 @@ fn the_way_of_a_request_is_named_after_the_words_it_led_from_and_to() {
 }
 
 #[test]
-fn a_blade_that_is_gone_is_named_by_no_word() {
+fn a_blade_that_is_gone_is_in_no_word() {
     use State::*;
     // c2 is gone; busy words have requester c9 unless they say c2.
     let busy_for = |state, requester, blades: &[u8]| {
@@ -456,7 +456,7 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
     };
     let invalid = word(Invalid, &[]);
     // Until memory is fenced against what the blade may still have sent.
-    let orphan = locked(Prior::Modified, &[]);
+    let without_owner = locked(Prior::Modified, &[]);
     for (before, expected) in [
         (word(Free, &[]), None),
         (word(Invalid, &[]), None),
@@ -467,7 +467,7 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
             Some((word(Shared, &[3]), Loss::Nothing)),
         ),
         (word(Modified, &[3]), None),
-        (word(Modified, &[2]), Some((orphan, Loss::Writes))),
+        (word(Modified, &[2]), Some((without_owner, Loss::Writes))),
         (
             locked(Prior::Invalid, &[2, 3]),
             Some((locked(Prior::Invalid, &[3]), Loss::Nothing)),
@@ -480,7 +480,10 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
             locked(Prior::Modified, &[2, 3]),
             Some((locked(Prior::Modified, &[3]), Loss::Writes)),
         ),
-        (locked(Prior::Modified, &[2]), Some((orphan, Loss::Writes))),
+        (
+            locked(Prior::Modified, &[2]),
+            Some((without_owner, Loss::Writes)),
+        ),
         (locked(Prior::Modified, &[3]), None),
         (locked(Prior::Lost, &[]), None),
         (busy_for(SharedToModified, 9, &[3]), None),
@@ -498,11 +501,11 @@ fn a_blade_that_is_gone_is_named_by_no_word() {
         ),
         (
             busy_for(ModifiedToShared, 9, &[2]),
-            Some((orphan, Loss::Writes)),
+            Some((without_owner, Loss::Writes)),
         ),
         (
             busy_for(ModifiedToModified, 9, &[2]),
-            Some((orphan, Loss::Writes)),
+            Some((without_owner, Loss::Writes)),
         ),
         (
             busy_for(ModifiedToShared, 2, &[3]),

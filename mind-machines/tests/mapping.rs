@@ -113,7 +113,10 @@ impl World {
     }
 
     fn wants(&mut self, want: Want) -> Verdict {
-        let life = self.controller.life(blade()).expect("it is one of us");
+        let life = self
+            .controller
+            .life(blade())
+            .expect("the blade is registered");
         let page = PageRequest {
             page: BASE,
             domain: DOMAIN,
@@ -130,7 +133,7 @@ impl World {
 }
 
 #[test]
-fn what_is_protected_cannot_be_had_to_write_until_it_may_again() {
+fn a_protected_page_is_not_granted_for_writing_until_it_may_be_written_again() {
     let mut world = World::new();
     world.map(MAY_READ | MAY_WRITE);
     world.protect(MAY_READ);

@@ -1,4 +1,4 @@
-//! One page's way through the switch and a memory blade, message by message.
+//! One page's way through the switch and a memory blade, datagram by datagram.
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
@@ -21,7 +21,7 @@ const PAGE: Va = Va(WINDOW_BASE);
 const DOMAIN: DomainId = DomainId(1);
 const MEMORY: Node = Node::Memory(0);
 
-fn life(number: u8) -> Connection {
+fn connection(number: u8) -> Connection {
     Connection {
         blade: BladeId::new(number).expect("a blade"),
         incarnation: 1,
@@ -29,7 +29,7 @@ fn life(number: u8) -> Connection {
 }
 
 fn node(number: u8) -> Node {
-    Node::Compute(life(number).blade)
+    Node::Compute(connection(number).blade)
 }
 
 /// Three blades, one region of four pages.
@@ -40,8 +40,10 @@ fn switch() -> Switch {
     for number in 0..3 {
         tables
             .ports
-            .insert(node(number), Port::Compute(life(number)));
-        tables.compute.insert(life(number).blade, life(number));
+            .insert(node(number), Port::Compute(connection(number)));
+        tables
+            .compute
+            .insert(connection(number).blade, connection(number));
     }
     tables.ports.insert(MEMORY, Port::Memory);
     tables.memory.insert(0);
@@ -62,7 +64,7 @@ fn switch() -> Switch {
 
 fn packet(from: u8, seq: u32, body: Body<u64>) -> Datagram<u64> {
     let envelope = Envelope {
-        qp: life(from).to_qp(),
+        qp: connection(from).to_qp(),
         seq: Seq::new(seq),
         attempt: 0,
     };
@@ -169,7 +171,7 @@ fn several_sharers_are_asked_by_copies() {
     for from in 0..3 {
         served(&mut switch, &mut memory, from, request(from, 1, Want::Read));
     }
-    switch.tables_mut().compute.remove(&life(2).blade);
+    switch.tables_mut().compute.remove(&connection(2).blade);
     let asked = switch.handle(node(0), request(0, 3, Want::Upgrade));
     assert_eq!(asked.verdict, Verdict::PassedUp);
     assert_eq!(asked.fan_out, Some(Verdict::DeadBlade));
@@ -192,7 +194,7 @@ fn memory_refuses_a_write_back_that_was_fenced() {
 }
 
 #[test]
-fn an_operation_is_carried_out_once_and_not_after_its_life() {
+fn an_operation_is_carried_out_once_and_not_after_its_incarnation() {
     let (mut switch, mut memory) = (switch(), Memory::new(4));
     served(&mut switch, &mut memory, 0, request(0, 1, Want::Acquire));
     let add = Body::Atomic {
@@ -208,7 +210,7 @@ fn an_operation_is_carried_out_once_and_not_after_its_life() {
         assert_eq!(answer.body, Body::AtomicAcknowledge { syndrome, original });
     }
     assert_eq!(memory.page(0).data, 3);
-    memory.fence_blade(life(0));
+    memory.fence_blade(connection(0));
     let sent = switch.handle(node(0), packet(0, 3, add));
     let (verdict, answer) = memory.handle(sent.sent[0].1);
     assert_eq!((verdict, answer), (Verdict::StaleOperation, None));
@@ -235,7 +237,7 @@ fn invalidation() -> Invalidation {
         region: Region::containing(PAGE, 2).expect("order 2"),
         slot: 1,
         episode: Word::default().episode(),
-        requester: life(0).blade,
+        requester: connection(0).blade,
         target: Target::Invalid,
         source: Source::Grant,
     }
@@ -245,7 +247,7 @@ fn invalidation() -> Invalidation {
 fn a_page_of_words_is_operated_word_by_word() {
     let mut memory = Memory::<[u64; 4]>::new(1);
     let envelope = Envelope {
-        qp: life(0).to_qp(),
+        qp: connection(0).to_qp(),
         seq: Seq::new(1),
         attempt: 0,
     };

@@ -1,7 +1,7 @@
 //! Every (phase, event) pair of a page on a compute blade, with its expected outcome.
 //!
-//! A row is a page, an event, and what must come of it. What means nothing to a page in some
-//! phase is listed, too; the last test sees to it that no pair is missing.
+//! A row is a page, an event, and what must come of it. Events without meaning in a phase are
+//! listed, too; the last test checks that no pair is missing.
 
 use std::collections::HashSet;
 
@@ -36,11 +36,11 @@ const NOT_STORED: Event = Event::NotStored(Refusal::Stale);
 const ANSWERED: Event = Event::Answered { more: false };
 const ONE_ANSWERED: Event = Event::Answered { more: true };
 
-const fn invalidate(target: Target, ripe: bool) -> Event {
+const fn invalidate(target: Target, residency_over: bool) -> Event {
     Event::Invalidate {
         target,
         wanted: true,
-        ripe,
+        residency_over,
     }
 }
 const TAKE: Event = invalidate(Target::Invalid, true);
@@ -57,7 +57,7 @@ fn at(phase: Phase) -> Page {
     }
 }
 
-/// A page in the course of being written in this row.
+/// Builds a row's page step by step.
 trait Written {
     fn v(self, version: u32) -> Self;
     fn owes(self, target: Target) -> Self;
@@ -391,11 +391,11 @@ fn rows() -> Vec<Row> {
     }
     row(
         at(SHARED).owes(Invalid),
-        Event::Ripe,
+        Event::ResidencyOver,
         at(ABSENT).answering(),
         &[Drop],
     );
-    row(at(SHARED), Event::Ripe, at(SHARED), &[]);
+    row(at(SHARED), Event::ResidencyOver, at(SHARED), &[]);
     row(at(SHARED), Event::Evict, at(ABSENT), &[Drop]);
     row(at(SHARED).answering(), ANSWERED, at(SHARED), &[]);
     row(
@@ -430,11 +430,11 @@ fn rows() -> Vec<Row> {
     row(at(MODIFIED), SHARE_TOO_SOON, at(MODIFIED).owes(Shared), &[]);
     row(
         at(MODIFIED).owes(Invalid),
-        Event::Ripe,
+        Event::ResidencyOver,
         at(CLEANING).owes(Invalid),
         &[Protect, WriteBack],
     );
-    row(at(MODIFIED), Event::Ripe, at(MODIFIED), &[]);
+    row(at(MODIFIED), Event::ResidencyOver, at(MODIFIED), &[]);
     row(
         at(MODIFIED),
         Event::Evict,
@@ -539,7 +539,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// What a page in that phase pays no attention to.
+/// The events that leave a page in that phase as it is.
 fn ignored() -> Vec<(Phase, Vec<Event>)> {
     let unreachable = Event::Refused(Refusal::Unreachable);
     let replies = vec![DATA, Event::Granted, BUSY, NO_COPY, DENIED, unreachable];
@@ -550,7 +550,7 @@ fn ignored() -> Vec<(Phase, Vec<Event>)> {
         Event::NotStored(Refusal::Unreachable),
     ];
     let both = [replies.clone(), stores.clone()].concat();
-    let idle = vec![Event::Ripe, Event::Evict];
+    let idle = vec![Event::ResidencyOver, Event::Evict];
     vec![
         (ABSENT, [both.clone(), idle.clone()].concat()),
         (
@@ -561,8 +561,11 @@ fn ignored() -> Vec<(Phase, Vec<Event>)> {
         (UPGRADING, [stores, idle.clone()].concat()),
         (SHARED, both.clone()),
         (MODIFIED, both.clone()),
-        (CLEANING, [replies.clone(), vec![Event::Ripe]].concat()),
-        (EVICTING, [replies, vec![Event::Ripe]].concat()),
+        (
+            CLEANING,
+            [replies.clone(), vec![Event::ResidencyOver]].concat(),
+        ),
+        (EVICTING, [replies, vec![Event::ResidencyOver]].concat()),
         (LEAVING, [both, idle].concat()),
     ]
 }
@@ -583,7 +586,7 @@ fn every_event_has_its_expected_outcome() {
 }
 
 #[test]
-fn what_means_nothing_to_a_page_leaves_it_as_it_is() {
+fn an_event_without_meaning_leaves_a_page_as_it_is() {
     for (phase, events) in ignored() {
         for event in events {
             for page in [at(phase), at(phase).writer().owes(Target::Invalid)] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use mind_api::{
     Client, ClientError, Errno, Failure, Reply, Request,
-    client::Order,
+    client::ReceivedCommand,
     message::{RegionChange, Registration},
     operator::{Discrepancy, Status},
 };
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub struct Operator {
     client: Client,
     /// Kept, for the connection ends with it; an operator is given none.
-    _orders: Receiver<Order>,
+    _orders: Receiver<ReceivedCommand>,
     runtime: Runtime,
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 use mind_api::{message::RegionChange, operator::Status};
-use mind_common::{losses::Place, verdict::Verdict, wire::Opcode};
+use mind_common::{losses::LossPoint, verdict::Verdict, wire::Opcode};
 use mind_dataplane::Switch;
 use mind_e2e::{Bed, Domain, Load, load, scaled, suite};
 use netns_setup::{Options, paths, plan::SWITCH};
@@ -75,11 +75,11 @@ fn losses(bed: &Bed) -> Result<()> {
         .map(|opcode| {
             (
                 format!("{opcode:?} before it is seen"),
-                Place::before(opcode),
+                LossPoint::before(opcode),
             )
         })
         .into_iter()
-        .chain(after.map(|verdict| (format!("after `{verdict}`"), Place::after(verdict))));
+        .chain(after.map(|verdict| (format!("after `{verdict}`"), LossPoint::after(verdict))));
     let mut switch = switch()?;
     let mut load = Load::new(bed, "losses", PAGES)?;
     for (name, place) in places {
@@ -174,8 +174,8 @@ fn stuck(bed: &Bed) -> Result<()> {
     }
     let places = [
         // A copy to each of several, and one to the only one.
-        Place::before(Opcode::Invalidate),
-        Place::after(Verdict::Invalidate),
+        LossPoint::before(Opcode::Invalidate),
+        LossPoint::after(Verdict::Invalidate),
     ];
     for place in places {
         switch.lose(place, u64::MAX)?;
@@ -188,7 +188,7 @@ fn stuck(bed: &Bed) -> Result<()> {
     result?;
     let after = bed.report("c0")?;
     ensure!(
-        after.appeals > before.appeals,
+        after.reported_stuck > before.reported_stuck,
         "c0 did not need the controller"
     );
     ensure!(after.expired == before.expired, "c0 gave up");
@@ -216,7 +216,7 @@ fn standstill(bed: &Bed) -> Result<()> {
     lenient.run("c2", "--area own equals 10")?;
     let after = bed.report("c1")?;
     ensure!(
-        after.appeals > before.appeals,
+        after.reported_stuck > before.reported_stuck,
         "c1 did not need the controller"
     );
     // Or not, where they chose so.

@@ -1,9 +1,9 @@
 //! The bare network of the fault bench: a switch that decides nothing, and a memory blade that
-//! always answers with the same page. What they cost is what no page fault can be faster than. They
-//! are attached in network namespaces of the bench's own, never where the system runs.
+//! always answers with the same page. Their latency is the lower limit of a remote page fault's.
+//! They are attached in network namespaces of the bench only, never in a running system.
 //!
 //! They keep the rules of all programs here: no frame changes its length, and answers are not
-//! answered, so nothing goes round.
+//! answered, so no packet loops.
 
 use aya_ebpf::{
     bindings::xdp_action, helpers::generated::bpf_xdp_store_bytes, programs::XdpContext,
@@ -30,18 +30,18 @@ pub fn redirected(ctx: &XdpContext) -> u32 {
     }
 }
 
-/// Sends a READ back with the first page of the store, as a memory blade's responder does
-/// but without asking anything; passes everything else.
+/// Sends a READ back with the first page of the store, as a memory blade's responder does but
+/// without any check; passes everything else.
 #[inline(always)]
 pub fn answered(ctx: &XdpContext) -> u32 {
     let (start, end) = (ctx.data(), ctx.data_end());
     if start + HEADERS_LEN > end {
         return xdp_action::XDP_PASS;
     }
-    // SAFETY: the packet has that many bytes, which nobody else looks at while the program runs;
-    // any bytes are a `Frame`.
+    // SAFETY: the packet has that many bytes, which nothing else reads while the program runs; any
+    // bytes are a `Frame`.
     let frame = unsafe { &mut *(start as *mut Frame) };
-    // Whoever it is for.
+    // Whatever address it is for.
     let own = frame.outer.ip.dst_addr;
     let is_read = frame.outer.is_for(own) && frame.bth.opcode == Opcode::Read as u8;
     if !is_read || frame.outer.is_expired() {

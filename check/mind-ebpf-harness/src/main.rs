@@ -66,7 +66,7 @@ fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// The kernel offers GPL-only helpers to a program whose object says so here.
+/// The kernel offers GPL-only helpers only to programs of an object with such a license.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

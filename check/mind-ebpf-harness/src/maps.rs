@@ -14,7 +14,7 @@ pub static DEVICES: DevMap = DevMap::with_max_entries(1, 0);
 #[map]
 pub static PAGES: Array<PageValue> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// The directory's slots: the very map of the switch under test, which the loader finds by its pin.
+/// The directory's slots: the map of the switch under test, which the loader finds by its pin.
 #[map]
 pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// What is put back before each run.

@@ -1,7 +1,8 @@
 //! Programs of the pipeline bench and the tests; none of them is ever attached.
 //!
-//! A test run repeats a program on one frame without putting back what the program changed. So
-//! the bench's program does it, from a map, and then calls the real one.
+//! A test run (`BPF_PROG_TEST_RUN`) repeats a program on one frame without restoring what the
+//! program changed. So the bench's program restores it, from a map, and then calls the program
+//! under test.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 

@@ -1,4 +1,4 @@
-//! What can happen in a state.
+//! The actions that are possible in a state.
 
 use mind_common::id::BladeId;
 use mind_machines::{
@@ -14,7 +14,7 @@ use crate::{
     world::{Flight, Mapping, STRANGER, World, page},
 };
 
-/// Something that happens.
+/// An action: an event of the system or of the network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// A thread faults.
@@ -47,14 +47,14 @@ pub enum Action {
         blade: usize,
         /// Which timer.
         alarm: Alarm,
-        /// How late.
+        /// What else is due by then.
         late: Lateness,
         /// Whether it is early: the answer may still come.
         is_early: bool,
     },
-    /// The controller does the next thing.
+    /// The controller takes its next step.
     Control,
-    /// Somebody hears what the controller said.
+    /// The controller's oldest message arrives.
     Hear(Link, Command),
     /// A compute blade crashes.
     Crash(usize),
@@ -65,19 +65,19 @@ pub enum Action {
         /// On which page.
         page: u8,
     },
-    /// It sends that again, as no answer came.
+    /// A blade sends its atomic operation again, as no answer came.
     Resend(usize),
-    /// One that crashed comes back.
+    /// A blade that crashed registers again.
     Rejoin(usize),
-    /// Somebody has the region reset.
+    /// The region is to be reset.
     Reset,
-    /// Somebody has it split.
+    /// The region is to be split.
     Split,
-    /// Somebody has its halves merged.
+    /// The region's halves are to be merged.
     Merge,
 }
 
-/// Lists what can happen in `world`.
+/// Lists the actions that are possible in `world`.
 pub fn actions(world: &World, out: &mut Vec<Action>) {
     if world.violation.is_some() {
         return;
@@ -149,9 +149,9 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
         if budget.early > 0 && !is_still {
             for alarm in host.blade.alarms() {
                 let late = match alarm {
-                    Alarm::Answer(_) => Lateness::Punctual,
-                    Alarm::Pause(_) => Lateness::Nudging,
-                    Alarm::Ripe(_) | Alarm::Room => continue,
+                    Alarm::Answer(_) => Lateness::OnTime,
+                    Alarm::Pause(_) => Lateness::RepeatDue,
+                    Alarm::Residency(_) | Alarm::Room => continue,
                 };
                 out.push(Action::Fire {
                     blade,
@@ -176,8 +176,8 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
     }
 }
 
-/// Lists what happens by itself: no fault of the network or a node, no new wish of a program or an
-/// operator.
+/// Lists the actions that happen without a cause from outside: no fault of the network or a blade,
+/// no new request of a program or an operator.
 pub fn progress(world: &World, out: &mut Vec<Action>) {
     let network = world.network.iter();
     let network = network.filter(|flight| !world.is_put_off(flight));
@@ -203,8 +203,8 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
         for alarm in host.blade.alarms() {
             let late = match alarm {
                 Alarm::Answer(_) if !is_still => continue,
-                Alarm::Pause(_) if is_still => Lateness::Nudging,
-                _ => Lateness::Punctual,
+                Alarm::Pause(_) if is_still => Lateness::RepeatDue,
+                _ => Lateness::OnTime,
             };
             out.push(Action::Fire {
                 blade,
@@ -216,18 +216,18 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
     }
 }
 
-/// Whether the blade's programs have been started, in its present life.
+/// Whether programs of the blade's current incarnation have been started.
 fn is_placed(world: &World, blade: usize) -> bool {
     let tables = world.switch.tables();
     let id = BladeId::new(blade as u8);
     !world.is_heard(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
 }
 
-/// Whether a blade that is not there has said that it is coming.
+/// Whether a registration of an absent blade is on its way.
 fn is_coming(world: &World, blade: usize) -> bool {
     let is_it = |link: Link| {
         link.life()
-            .is_some_and(|life| usize::from(life.blade.get()) == blade)
+            .is_some_and(|connection| usize::from(connection.blade.get()) == blade)
     };
     let is_told =
         |(link, command): &(Link, Command)| *command == Command::Registered && is_it(*link);
@@ -241,8 +241,8 @@ fn can_act(world: &World) -> bool {
     progress == Progress::Acted
 }
 
-/// Whether nothing is on its way: what did not come yet does not come any more. An answer is waited
-/// for for longer than packets take.
+/// Whether no packet is on its way. Only then do timers fire that wait for an answer, since they
+/// wait for longer than packets take.
 fn is_still(world: &World) -> bool {
     let mut network = world.network.iter();
     network.all(|flight| world.is_put_off(flight) || is_noise(world, flight))

@@ -1,5 +1,5 @@
-//! What is known of the bytes of pages: which write is the latest, whether it is acknowledged, and
-//! what becomes of the ages of all copies when that changes.
+//! The ages of page contents: which write is the latest, whether it is acknowledged, and how the
+//! ages of all copies change with that.
 
 use crate::{
     value::{Age, Value},
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl World {
-    /// Changes how new all bytes of a page are, wherever they are.
+    /// Changes the ages of all copies of a page, in caches, memory and packets.
     pub(crate) fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
         for host in self.hosts.iter_mut().flatten() {
             if let Some(copy) = host.cache.get_mut(usize::from(page))
@@ -37,7 +37,7 @@ impl World {
         let writer = host.map(|host| host.blade.connection());
         self.age(page, |age| match (age, book.writer) {
             (Age::Latest, None) => Age::Acknowledged,
-            // The write before is not acknowledged, and this one takes its place.
+            // The write before is not acknowledged; this one replaces it.
             (Age::Latest, Some(_)) => Age::Old,
             (age, _) => age,
         });
@@ -71,8 +71,8 @@ impl World {
         }
     }
 
-    /// A copy comes to a blade. Somebody else's latest write is acknowledged by that; one that went
-    /// with its blade is given up when somebody has what was acknowledged before.
+    /// A copy comes to a blade. That acknowledges another blade's latest write; a write that was
+    /// lost with its blade is given up when a blade gets what was acknowledged before.
     pub(crate) fn installed(&mut self, at: usize, data: Value) {
         let writer = self
             .books
@@ -86,7 +86,7 @@ impl World {
         }
         match data.age {
             Age::Latest => self.acknowledge(data.page),
-            Age::Acknowledged if !self.hears(writer) => {
+            Age::Acknowledged if !self.accepts(writer) => {
                 self.books[usize::from(data.page)].writer = None;
                 self.age(data.page, |age| match age {
                     Age::Latest | Age::Old => Age::Old,
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// How new the bytes in a packet, which is not on its way any more, are after that.
+    /// The age of a packet's page after that; the packet is no longer on its way.
     pub(crate) fn seen(&self, data: Value) -> Option<Age> {
         let book = self.books.get(usize::from(data.page))?;
         (data.age == Age::Acknowledged && book.writer.is_none()).then_some(Age::Latest)

@@ -1,14 +1,14 @@
-//! States that behave alike become equal: what has no effect is forgotten, and numbers that only
-//! count up are renamed.
+//! Makes states that behave alike equal: what has no effect is removed, and numbers that only count
+//! up are renamed.
 //!
-//! Sequence numbers of a blade's are compared for equality, and for order by memory where they number
-//! atomic operations; a new one is after all others. So any renaming that keeps their order changes
-//! nothing. Episodes are compared in the same way, and a slot counts them up by one: those of a slot
-//! that is alone are renamed in order, too. Two slots count apart, and what is meant for one may come
-//! to the other after a split: there, all are moved together, their distances as they are. The
-//! controller's words are renamed with the slots'. Versions of a
-//! page are compared with what memory has, and are one above it at most: what is further behind than
-//! a few will never catch up.
+//! Sequence numbers of a blade's are compared for equality, and for order by memory where they
+//! number atomic operations; a new one is after all others. So any renaming that keeps their order
+//! changes nothing. Episodes are compared in the same way, and a slot counts them up by one: those
+//! of a slot that is alone are renamed in order, too. Two slots count separately, and a packet for
+//! one may come to the other after a split: there, all numbers are shifted together, their
+//! distances unchanged. The controller's words are renamed with the slots'. Versions of a page are
+//! compared with what memory has, and are one above it at most: versions further behind never
+//! matter again.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ use rustc_hash::FxHasher;
 
 use crate::{
     operation::is_of_operation,
-    world::{Flight, STORED, Way, World, number, page},
+    world::{Flight, Position, STORED, World, number, page},
 };
 
 /// Versions this far behind memory's are all the same.
@@ -57,25 +57,26 @@ fn key(flight: &Flight) -> u64 {
     hasher.finish()
 }
 
-/// Whether nobody will do anything about a packet when it arrives.
+/// Whether a packet will have no effect when it arrives.
 pub(crate) fn is_noise(world: &World, flight: &Flight) -> bool {
     let packet = &flight.packet;
     let slots = world.switch.slots();
-    match (flight.way, &packet.body) {
-        (Way::To(Node::Compute(to)), body) => {
+    match (flight.position, &packet.body) {
+        (Position::To(Node::Compute(to)), body) => {
             let Some(Some(host)) = world.hosts.get(usize::from(to.get())) else {
                 return true;
             };
             let seq = packet.envelope.seq;
-            // A blade passes by what answers no request of its own, and waits for no number twice.
+            // A blade ignores answers to requests that it does not have, and uses no number twice.
             host.blade.connection().to_qp() != packet.envelope.qp
                 || !matches!(body, Body::Invalidate(_))
-                    && !host.blade.knows(seq)
+                    && !host.blade.has_request(seq)
                     && host.operation.is_none_or(|it| it.seq != seq)
         }
-        (Way::From(_), Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. })
-            if slots.len() == 1 =>
-        {
+        (
+            Position::From(_),
+            Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. },
+        ) if slots.len() == 1 => {
             // Episodes of a slot never come back.
             let word = slots[0].word;
             !word.state().is_busy() || word.episode() != invalidation.episode
@@ -86,7 +87,7 @@ pub(crate) fn is_noise(world: &World, flight: &Flight) -> bool {
 
 fn forget(world: &mut World) {
     for host in world.hosts.iter_mut().flatten() {
-        host.blade.forget();
+        host.blade.normalize();
     }
     let mut network = std::mem::take(&mut world.network);
     network.retain(|flight| !is_noise(world, flight));
@@ -109,13 +110,13 @@ fn forget(world: &mut World) {
         if let Some(slot) = switch.slot_mut(index)
             && !slot.word.state().is_busy()
         {
-            // It says nothing of this episode, and is replaced in the next.
+            // An origin of another episode is ignored, and replaced in the next.
             slot.origin = Origin::new(Episode::default(), Seq::default(), Va(0));
         }
     }
 }
 
-/// Shows all numbers of `world` to `numbers`.
+/// Visits all numbers of `world` with `numbers`.
 fn visit(world: &mut World, numbers: &mut impl Numbers) {
     for host in world.hosts.iter_mut().flatten() {
         host.blade.visit(numbers);
@@ -127,8 +128,8 @@ fn visit(world: &mut World, numbers: &mut impl Numbers) {
             | Body::Answer { invalidation, .. }
             | Body::Forward { invalidation, .. } => Some(invalidation.requester),
             _ => {
-                let life = mind_common::id::Connection::from_qp(packet.envelope.qp);
-                life.map(|life| life.blade)
+                let connection = mind_common::id::Connection::from_qp(packet.envelope.qp);
+                connection.map(|connection| connection.blade)
             }
         };
         if let Some(of) = of {
@@ -190,7 +191,7 @@ fn renamed(word: Word, numbers: &mut impl Numbers) -> Word {
     word.with_episode(episode)
 }
 
-/// The numbers that there are.
+/// The numbers in a state.
 #[derive(Default)]
 struct Known {
     seqs: BTreeMap<(u8, u32), Seq>,

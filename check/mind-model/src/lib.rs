@@ -1,20 +1,19 @@
-//! The protocol as a model for exhaustive search: the switch, memory and the controller of
-//! `mind-machines`, the compute blades of `mind-common`, and a network that loses, repeats and reorders
-//! packets, each as often as a budget allows.
+//! The protocol as a model for exhaustive search: the machines of `mind-machines` (switch, compute blades, memory
+//! blade, controller) and a network that loses, repeats and reorders packets, each as often as a budget allows.
 //!
-//! * [`setting`]: what takes part, and how often what goes wrong,
+//! * [`setting`]: the size of a model, and its budget of faults,
 //! * [`world`]: a state,
-//! * [`action`]: what can happen in it,
-//! * [`step`]: what comes of that,
-//! * `ages`: what becomes of the ages of copies,
+//! * [`action`]: the actions that are possible in it,
+//! * [`step`]: the state after an action,
+//! * `ages`: the ages of page contents,
 //! * [`operation`]: atomic operations in memory,
-//! * [`canonical`]: states that behave alike become equal,
-//! * [`value`]: which of the writes of a page a copy has,
-//! * [`property`]: what must hold,
-//! * [`liveness`]: whether everybody who waits gets what it waits for,
-//! * [`packed`]: a state as the checker keeps it,
-//! * [`model`]: all of that for the checker,
-//! * [`settings`]: what is searched,
+//! * [`canonical`]: makes states that behave alike equal,
+//! * [`value`]: which write of a page a copy has,
+//! * [`property`]: what must hold in every state,
+//! * [`liveness`]: whether every request completes once faults stop,
+//! * [`packed`]: a state as the checker stores it,
+//! * [`model`]: the model for the checker,
+//! * [`settings`]: the settings that are searched,
 //! * [`search`]: a search,
 //! * [`trace`]: a way through the states as a table.
 

@@ -1,9 +1,8 @@
-//! Whether everybody who waits gets what it waits for once faults stop: from a state that a run came to,
-//! all that happens by itself is searched to the end, and from each of those states one must be
-//! reachable in which nothing is under way.
+//! Whether every request completes once faults stop: from a state at the end of a random run, all states that follow
+//! without faults are searched, and from each of them a quiet state, in which nothing is under way, must be reachable.
 //!
-//! So there is no loop that cannot be left; a schedule that takes, of what is possible again and
-//! again, each thing at some time, leaves them all.
+//! So there is no loop that cannot be left; a fair schedule, which takes every action that stays
+//! possible at some time, leaves them all.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,27 +15,27 @@ use crate::{
     world::World,
 };
 
-/// What came of searching on from states of runs.
+/// The result of searching on from the states of runs.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// States that were begun from.
+    /// States that searches began from.
     pub samples: usize,
-    /// States that were found from there, each sample's by themselves.
+    /// States that were found, summed over the searches.
     pub states: usize,
-    /// Samples that were left since there was no end to them within the limit.
+    /// Searches that were cut at the limit.
     pub cut: usize,
-    /// A state from which nothing leads to rest.
+    /// A state from which no quiet state can be reached.
     pub stuck: Option<Box<World>>,
 }
 
-/// How much is looked at.
+/// The limits of the check.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples {
     /// Runs.
     pub runs: u64,
-    /// The longest one's steps.
+    /// Steps of the longest run.
     pub steps: usize,
-    /// States from one sample on.
+    /// States of one search.
     pub most: usize,
 }
 
@@ -47,7 +46,7 @@ pub const SAMPLES: Samples = Samples {
     most: 60_000,
 };
 
-/// Takes runs at random, the same ones every time, and searches on from where each ends.
+/// Makes random runs, the same ones every time, and searches on from where each ends.
 pub fn sample(setting: &Setting, samples: Samples) -> Outcome {
     let mut outcome = Outcome::default();
     for run in 0..samples.runs {
@@ -70,7 +69,8 @@ pub fn sample(setting: &Setting, samples: Samples) -> Outcome {
     outcome
 }
 
-/// Where a run at random of so many steps ends; it ends earlier if nothing can happen any more.
+/// The state after a random run of so many steps; the run ends earlier if no action is possible any
+/// more.
 pub fn walk(setting: &Setting, random: &mut fastrand::Rng, steps: usize) -> World {
     let mut world = World::new(setting);
     canonical(&mut world);
@@ -86,7 +86,7 @@ pub fn walk(setting: &Setting, random: &mut fastrand::Rng, steps: usize) -> Worl
 }
 
 enum Found {
-    /// Rest can be reached from each of so many.
+    /// A quiet state can be reached from each of so many.
     Rest(usize),
     TooMany,
     Stuck(Box<World>),

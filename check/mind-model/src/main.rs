@@ -10,7 +10,8 @@ use mind_model::{
     trace,
 };
 
-/// Searches the protocol's states: every order of packets, with faults of the network and of nodes.
+/// Searches the protocol's states: every order of packets, with faults of the network and of
+/// blades.
 #[derive(Debug, Parser)]
 struct Options {
     /// The large settings instead of the quick ones: minutes, and 700 MiB.

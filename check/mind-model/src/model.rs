@@ -1,4 +1,4 @@
-//! All of that for the checker.
+//! The model for the checker (Stateright).
 
 use std::sync::Arc;
 
@@ -66,13 +66,14 @@ impl Model for Protocol {
             always("directory and caches agree when quiet", |_, state| {
                 property::directory_agrees(&state.world())
             }),
-            always("programs can do what the blade believes", |_, state| {
-                property::cache_agrees(&state.world())
-            }),
+            always(
+                "programs' mappings are those that the blade has",
+                |_, state| property::cache_agrees(&state.world()),
+            ),
             always("nothing happens that never may", |_, state| {
                 property::nothing_wrong(&state.world())
             }),
-            always("whoever waits can go on", |_, state| {
+            always("a waiting blade can go on", |_, state| {
                 property::no_deadlock(&state.world())
             }),
         ]

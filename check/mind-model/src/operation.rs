@@ -15,10 +15,10 @@ use mind_machines::{
 use crate::{
     property::Violation,
     value::{Age, Value},
-    world::{DOMAIN, Flight, Way, World, page},
+    world::{DOMAIN, Flight, Position, World, page},
 };
 
-/// By this token a flush is known that an operation begins with.
+/// The token of the flush that an operation begins with.
 pub const FLUSH: u64 = u64::MAX;
 /// Operations are numbered from here on: apart from requests, and not renamed, as a budget bounds
 /// them.
@@ -54,10 +54,10 @@ impl World {
         }
     }
 
-    /// Whether the packet's receiver leaves it where it is for now.
+    /// Whether the packet's receiver defers it for now.
     pub fn is_put_off(&self, flight: &Flight) -> bool {
-        let (Way::To(Node::Compute(to)), Body::Invalidate(invalidation)) =
-            (flight.way, &flight.packet.body)
+        let (Position::To(Node::Compute(to)), Body::Invalidate(invalidation)) =
+            (flight.position, &flight.packet.body)
         else {
             return false;
         };
@@ -113,22 +113,22 @@ impl World {
         let Some(Some(host)) = self.hosts.get(blade) else {
             return;
         };
-        let life = host.blade.connection();
+        let connection = host.blade.connection();
         let body = Body::Atomic {
             va: page(operation.page),
             domain: DOMAIN,
             operation: Atomic::FetchAdd { addend: 1 },
         };
         let envelope = Envelope {
-            qp: life.to_qp(),
+            qp: connection.to_qp(),
             seq: operation.seq,
             attempt: 0,
         };
         let packet = Datagram { envelope, body };
-        self.send(Way::From(Node::Compute(life.blade)), packet);
+        self.send(Position::From(Node::Compute(connection.blade)), packet);
     }
 
-    /// Memory carried one out that came with these headers.
+    /// Memory carried out an operation with these headers.
     pub(crate) fn operated(&mut self, qp: u32, seq: Seq, number: u8) {
         let hosts = self.hosts.iter_mut().flatten();
         let mut hosts = hosts.filter(|host| host.blade.connection().to_qp() == qp);
@@ -153,7 +153,7 @@ impl World {
         self.memory.set_page(u64::from(number), stored);
     }
 
-    /// The answer to one comes.
+    /// The answer to an operation comes.
     pub(crate) fn hear_of_operation(&mut self, blade: usize, packet: &Datagram<Value>) {
         let Some(operation) = self.operation(blade) else {
             return;

@@ -1,5 +1,5 @@
-//! A state as the checker keeps it: the pieces that it is made of, each of which all states share
-//! that have it. Millions of states have a few thousand different blades, packets, switches.
+//! A state as the checker stores it: a list of pieces, each shared by all states that have it.
+//! Millions of states have a few thousand different blades, packets, switches.
 
 use std::{
     cell::RefCell,
@@ -34,7 +34,7 @@ enum Piece {
     Flight(Flight),
 }
 
-/// A piece with its hash, which is all that its hash depends on.
+/// A piece with its hash, computed once.
 #[derive(Debug, PartialEq, Eq)]
 struct Hashed {
     hash: u64,
@@ -113,7 +113,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Takes a state to pieces.
+    /// Splits a state into pieces.
     pub fn pack(&self, world: World) -> Packed {
         let World {
             switch,

@@ -17,17 +17,17 @@ use crate::{
 /// What went wrong in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Violation {
-    /// A node had no answer for a packet.
+    /// A machine could not handle a packet.
     Unanswered(Verdict),
     /// A blade put a packet's page where another belongs.
     WrongPage,
-    /// A blade let programs use a copy that it does not have.
+    /// A blade mapped a copy that it does not have.
     NoCopy,
-    /// A program of that domain was let use a page that is not its own.
+    /// A program of that domain was given a page of another domain.
     Granted(DomainId),
     /// Memory carried an atomic operation out twice, or one that was over.
     OperatedAgain,
-    /// It did so on bytes that are not the latest.
+    /// Memory carried out an atomic operation on bytes that are not the latest.
     OperatedOnOld,
     /// An atomic operation was acknowledged that was not carried out.
     NotOperated,
@@ -37,7 +37,7 @@ pub enum Violation {
     Lost(Refusal),
 }
 
-/// The copies of a page that programs can get at on blades that are listened to.
+/// The copies of a page that programs can access on blades that the switch accepts packets from.
 fn copies(world: &World, number: usize) -> impl Iterator<Item = (usize, Mapping, Age)> {
     world
         .hosts
@@ -51,7 +51,7 @@ fn copies(world: &World, number: usize) -> impl Iterator<Item = (usize, Mapping,
         .filter(|(_, mapping, _)| *mapping != Mapping::Absent)
 }
 
-/// A page that somebody may write has no other copy (guarantee 1).
+/// A page that a blade may write has no other copy (guarantee 1).
 pub fn single_writer(world: &World) -> bool {
     (0..world.books.len()).all(|number| {
         let writers = copies(world, number).filter(|(_, mapping, _)| *mapping == Mapping::Writable);
@@ -59,12 +59,12 @@ pub fn single_writer(world: &World) -> bool {
     })
 }
 
-/// Whatever a program reads is the latest write (guarantee 1).
+/// A program reads the latest write (guarantee 1).
 pub fn latest_is_read(world: &World) -> bool {
     (0..world.books.len()).all(|number| copies(world, number).all(|(_, _, age)| age == Age::Latest))
 }
 
-/// What was acknowledged last is in memory, unless something newer is (guarantee 2).
+/// The last acknowledged write, or a newer one, is not lost (guarantee 2).
 pub fn acknowledged_is_kept(world: &World) -> bool {
     world.books.iter().enumerate().all(|(number, book)| {
         let age = world.memory.page(number as u64).data.age;
@@ -75,8 +75,8 @@ pub fn acknowledged_is_kept(world: &World) -> bool {
     })
 }
 
-/// When nothing is under way, the directory lists every blade with a copy, and as owner whoever may
-/// write.
+/// When nothing is under way, the directory lists every blade with a copy, and as owner the blade
+/// that may write.
 pub fn directory_agrees(world: &World) -> bool {
     !is_quiet(world)
         || (0..world.books.len()).all(|number| {
@@ -92,7 +92,7 @@ pub fn directory_agrees(world: &World) -> bool {
                 let upgrades = word.state() == State::SharedToModified && word.requester() == blade;
                 let is_listed = word.blades().contains(blade) || upgrades;
                 // It may be busy for a request that came twice, the second time too late: it stays
-                // so until somebody wants the region.
+                // so until a blade requests the region.
                 let states: &[State] = match mapping {
                     Mapping::Writable => &[
                         State::Modified,
@@ -112,7 +112,7 @@ pub fn directory_agrees(world: &World) -> bool {
         })
 }
 
-/// Programs can do what the blade believes that they can.
+/// Programs have the mappings that the blade has on record.
 pub fn cache_agrees(world: &World) -> bool {
     world.hosts.iter().flatten().all(|host| {
         host.cache.iter().enumerate().all(|(number, copy)| {
@@ -130,12 +130,12 @@ pub fn cache_agrees(world: &World) -> bool {
     })
 }
 
-/// Nothing happened in a step that never may (see [`Violation`]).
+/// No step had a [`Violation`].
 pub fn nothing_wrong(world: &World) -> bool {
     world.violation.is_none()
 }
 
-/// If somebody waits, something happens by itself (guarantee 5).
+/// If a blade waits, an action without a cause from outside is possible (guarantee 5).
 pub fn no_deadlock(world: &World) -> bool {
     let mut next = Vec::new();
     progress(world, &mut next);

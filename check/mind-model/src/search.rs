@@ -1,4 +1,4 @@
-//! A search of a setting's states, and what came of it.
+//! A search of a setting's states, and its result.
 
 use std::{
     fs,
@@ -12,20 +12,20 @@ use crate::{action::Action, model::Protocol, packed::Packed, settings::Named};
 /// Threads that search.
 const THREADS: usize = 2;
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Found {
     /// Distinct states.
     pub states: usize,
-    /// Steps from the first state to the furthest.
+    /// Steps from the first state to the deepest.
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// What the process had of memory at the end, in bytes; 0 where the system does not say.
+    /// The process's memory at the end, in bytes; 0 if unknown.
     pub memory: u64,
-    /// Whether there are no other states.
+    /// Whether all states were searched.
     pub is_complete: bool,
-    /// What does not hold, each with a way there.
+    /// The properties that do not hold, each with a path to the state.
     pub failures: Vec<Failure>,
 }
 
@@ -34,7 +34,7 @@ pub struct Found {
 pub struct Failure {
     /// Which one.
     pub property: &'static str,
-    /// The states on a way there, each with what happened in it.
+    /// The states on a path, each with the action taken in it.
     pub path: Vec<(Packed, Option<Action>)>,
 }
 
@@ -48,7 +48,7 @@ pub fn search(named: &Named) -> Found {
         .threads(THREADS)
         .finish_when(HasDiscoveries::AnyFailures);
     if let Some(cut) = named.cut {
-        // As often as it comes to one.
+        // Counts every visit of a state, also repeated ones.
         checker = checker.target_state_count(cut);
     }
     let checker = checker.spawn_bfs().join();
@@ -72,7 +72,7 @@ pub fn search(named: &Named) -> Found {
     }
 }
 
-/// The memory that this process has.
+/// This process's memory, in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,6 +1,6 @@
-//! What takes part, and how often what goes wrong.
+//! The size of a model, and its budget of faults.
 
-/// How often something may still happen.
+/// How often each may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Threads fault; any number of times if there is none.
@@ -13,13 +13,13 @@ pub struct Budget {
     pub early: u8,
     /// A compute blade crashes.
     pub crashes: u8,
-    /// A blade that crashed comes back, in a new life.
+    /// A blade that crashed registers again, as a new incarnation.
     pub rejoins: u8,
     /// A program of another domain faults on the region.
     pub strangers: u8,
     /// A blade has an atomic operation carried out in memory; not where regions change.
     pub operations: u8,
-    /// Somebody has a region reset.
+    /// A region is reset.
     pub resets: u8,
     /// A region is split.
     pub splits: u8,
@@ -40,9 +40,9 @@ pub struct Setting {
     pub slots: usize,
     /// Pages that a blade has room for.
     pub capacity: usize,
-    /// Whether a page stays until its timer fires.
+    /// Whether a page's residency lasts until its timer fires.
     pub is_locked: bool,
-    /// What may go wrong.
+    /// The budget of faults.
     pub budget: Budget,
 }
 

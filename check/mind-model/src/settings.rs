@@ -9,8 +9,7 @@ pub struct Named {
     pub name: &'static str,
     /// The setting.
     pub setting: Setting,
-    /// The search is cut when it has come to a state so many times; `None` where it goes to the
-    /// end.
+    /// The search is cut after so many visits of states; `None` where it goes to the end.
     pub cut: Option<usize>,
 }
 
@@ -31,7 +30,7 @@ const fn complete(name: &'static str, setting: Setting, budget: Budget) -> Named
     }
 }
 
-/// Enough for gigabytes not to be needed, and for minutes.
+/// A limit that needs minutes, and less than a gigabyte.
 const CUT: usize = 12_000_000;
 
 const fn cut(name: &'static str, setting: Setting, budget: Budget) -> Named {

@@ -1,4 +1,4 @@
-//! What comes of an action.
+//! The state after an action.
 
 use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict};
 use mind_machines::{
@@ -14,7 +14,9 @@ use crate::{
     operation::{FLUSH, is_of_operation},
     property::Violation,
     value::{Age, Value},
-    world::{Copied, DOMAIN, Flight, Host, MEMORY, Mapping, STRANGER, Way, World, number, page},
+    world::{
+        Copied, DOMAIN, Flight, Host, MEMORY, Mapping, Position, STRANGER, World, number, page,
+    },
 };
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
@@ -24,7 +26,7 @@ pub fn step(before: &World, action: &Action) -> Option<World> {
     (world != *before).then_some(world)
 }
 
-/// The state after `action`, as it comes.
+/// The state after `action`, not canonical.
 pub fn raw(before: &World, action: &Action) -> World {
     let mut world = before.clone();
     world.act(action);
@@ -87,9 +89,10 @@ impl World {
             Action::Crash(blade) => {
                 self.budget.crashes -= 1;
                 if let Some(host) = self.hosts[blade].take() {
-                    let life = host.blade.connection();
-                    self.links.retain(|(link, _)| link.life() != Some(life));
-                    self.controller.handle(Input::Broken(life));
+                    let connection = host.blade.connection();
+                    self.links
+                        .retain(|(link, _)| link.life() != Some(connection));
+                    self.controller.handle(Input::Broken(connection));
                 }
             }
             Action::Operate { blade, page } => self.begin_operation(blade, page),
@@ -116,10 +119,10 @@ impl World {
     }
 
     fn deliver(&mut self, flight: Flight) {
-        let Flight { way, packet } = flight;
-        match way {
-            Way::From(port) => self.switched(port, packet),
-            Way::To(Node::Memory(_)) => {
+        let Flight { position, packet } = flight;
+        match position {
+            Position::From(port) => self.switched(port, packet),
+            Position::To(Node::Memory(_)) => {
                 let (verdict, answer) = self.memory.handle(packet);
                 if let (Verdict::Operated, Body::Atomic { va, .. }) = (verdict, packet.body) {
                     self.operated(packet.envelope.qp, packet.envelope.seq, number(va));
@@ -131,13 +134,13 @@ impl World {
                     }
                     _ => {}
                 }
-                // The switch hands it on without a look at the directory: nothing that happens
-                // between the two could tell.
+                // The switch forwards it without reading the directory, so both steps are taken at
+                // once.
                 if let Some(answer) = answer {
                     self.switched(MEMORY, answer);
                 }
             }
-            Way::To(Node::Compute(to)) => {
+            Position::To(Node::Compute(to)) => {
                 if is_of_operation(packet.envelope.seq)
                     && !matches!(packet.body, Body::Invalidate(_))
                 {
@@ -158,19 +161,19 @@ impl World {
             self.violate(Violation::Unanswered(handled.verdict));
         }
         for (node, packet) in handled.sent {
-            self.send(Way::To(node), packet);
+            self.send(Position::To(node), packet);
         }
     }
 
-    /// Sends a packet; what is on its way already is so once. It says whether it was sent before, not
-    /// how often.
-    pub(crate) fn send(&mut self, way: Way, mut packet: Datagram<Value>) {
-        packet.envelope.attempt = match way {
-            Way::From(_) => packet.envelope.attempt.min(1),
-            // The way through the directory, for statistics.
-            Way::To(_) => 0,
+    /// Sends a packet; the same packet is on its way once only. Its attempt count says whether it
+    /// was sent before, not how often.
+    pub(crate) fn send(&mut self, position: Position, mut packet: Datagram<Value>) {
+        packet.envelope.attempt = match position {
+            Position::From(_) => packet.envelope.attempt.min(1),
+            // The transition of the directory, for statistics.
+            Position::To(_) => 0,
         };
-        let flight = Flight { way, packet };
+        let flight = Flight { position, packet };
         if !self.network.contains(&flight) {
             self.network.push(flight);
         }
@@ -186,8 +189,11 @@ impl World {
                 self.memory.fence(first, count);
                 self.controller.handle(Input::Answer { id, done: true });
             }
-            Command::FenceBlade { id, life } => {
-                self.memory.fence_blade(life);
+            Command::FenceBlade {
+                id,
+                life: connection,
+            } => {
+                self.memory.fence_blade(connection);
                 self.controller.handle(Input::Answer { id, done: true });
             }
             Command::Flush { id, start, length } => {
@@ -204,9 +210,9 @@ impl World {
                 }
             }
             Command::Registered => {
-                if let Some(life) = link.life() {
-                    let host = Host::new(life, &self.setting);
-                    self.hosts[usize::from(life.blade.get())] = Some(host);
+                if let Some(connection) = link.life() {
+                    let host = Host::new(connection, &self.setting);
+                    self.hosts[usize::from(connection.blade.get())] = Some(host);
                 }
             }
             Command::Reply { .. } => {}
@@ -214,15 +220,15 @@ impl World {
     }
 
     fn place_of(&self, link: Link) -> Option<usize> {
-        let life = link.life()?;
+        let connection = link.life()?;
         let is_it = |host: &Option<_>| {
             let host: &Host = host.as_ref()?;
-            (host.blade.connection() == life).then_some(())
+            (host.blade.connection() == connection).then_some(())
         };
         self.hosts.iter().position(|host| is_it(host).is_some())
     }
 
-    /// Has a blade do something, and carries out what it wants done; `data` is the page that came.
+    /// Calls a blade's machine, and carries out its actions; `data` is the page that came.
     pub(crate) fn with(
         &mut self,
         at: usize,
@@ -258,12 +264,12 @@ impl World {
                     }
                 };
                 let port = self.hosts[at].as_ref().map(|host| host.blade.connection());
-                if let Some(life) = port {
+                if let Some(connection) = port {
                     let packet = Datagram {
                         envelope,
                         body: body.map(age),
                     };
-                    self.send(Way::From(Node::Compute(life.blade)), packet);
+                    self.send(Position::From(Node::Compute(connection.blade)), packet);
                 }
             }
             compute::Action::Install { page, writable } => {
@@ -363,7 +369,7 @@ const fn is_unexpected(verdict: Verdict) -> bool {
     )
 }
 
-/// What a blade's thread wants, as what programs may do then.
+/// The mapping that a thread's access needs.
 pub const fn needed(access: Access) -> Mapping {
     match access {
         Access::Read => Mapping::Readable,

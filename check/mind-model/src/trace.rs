@@ -1,5 +1,5 @@
-//! A way through the states as a table: one row a step, one column a node, and the directory's words
-//! after it.
+//! A path through the states as a table: one row a step, one column for each of blades, switch,
+//! memory and controller, and the directory's words after it.
 
 use comfy_table::{Table, presets};
 use mind_common::wire::Invalidation;
@@ -12,10 +12,10 @@ use crate::{
     action::Action,
     packed::Packed,
     value::Value,
-    world::{Flight, Way, World, number},
+    world::{Flight, Position, World, number},
 };
 
-/// Where something happens.
+/// The column of an action.
 enum Place {
     Blade(usize),
     Switch,
@@ -23,7 +23,7 @@ enum Place {
     Controller,
 }
 
-/// The steps of a path, each state with what happened in it.
+/// The steps of a path, each state with the action taken in it.
 pub fn table(path: &[(Packed, Option<Action>)]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
@@ -91,7 +91,7 @@ fn describe(action: &Action) -> (Place, String) {
         Action::Control => (Place::Controller, "a step".to_owned()),
         Action::Hear(link, command) => {
             let place = match link.life() {
-                Some(life) => Place::Blade(usize::from(life.blade.get())),
+                Some(connection) => Place::Blade(usize::from(connection.blade.get())),
                 None => Place::Memory,
             };
             (place, format!("told {command:?}"))
@@ -111,13 +111,13 @@ fn describe(action: &Action) -> (Place, String) {
 
 fn at(flight: &Flight, how: &str) -> (Place, String) {
     let what = packet(&flight.packet);
-    match flight.way {
-        Way::From(from) => (Place::Switch, format!("{how}{from:?}: {what}")),
-        Way::To(Node::Compute(blade)) => (
+    match flight.position {
+        Position::From(from) => (Place::Switch, format!("{how}{from:?}: {what}")),
+        Position::To(Node::Compute(blade)) => (
             Place::Blade(usize::from(blade.get())),
             format!("{how}{what}"),
         ),
-        Way::To(Node::Memory(_)) => (Place::Memory, format!("{how}{what}")),
+        Position::To(Node::Memory(_)) => (Place::Memory, format!("{how}{what}")),
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         for _ in 0..4 {
             let mut possible = Vec::new();
             protocol.actions(&state, &mut possible);
-            // A read fault, and what comes of it.
+            // A read fault, and the steps that follow.
             let action = possible.remove(0);
             let next = protocol.next_state(&state, action.clone());
             path.push((state, Some(action)));

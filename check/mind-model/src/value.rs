@@ -1,11 +1,10 @@
-//! Which of the writes of a page a copy of it has. The model asks no more of a page's bytes than
-//! whether they are the latest, so there are only three: what is older than the last acknowledged
-//! write is all the same.
+//! Which write of a page a copy has. The model only distinguishes whether a page's bytes are the
+//! latest, so there are three ages: everything older than the last acknowledged write is one.
 
 use mind_common::id::Connection;
 use mind_machines::datagram::Content;
 
-/// How new a page's bytes are.
+/// The age of a page's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Age {
     /// Older than what was acknowledged last.
@@ -20,7 +19,7 @@ pub enum Age {
 /// A page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Value {
-    /// Which page it is of.
+    /// Which page it is.
     pub page: u8,
     /// What is in it.
     pub age: Age,
@@ -32,13 +31,13 @@ impl Content for Value {
     }
 
     fn set_word(&mut self, _: usize, _: u64) {
-        // An atomic operation: whoever has it carried out makes a write of it.
+        // An atomic operation: it counts as a write of the blade that has it carried out.
     }
 }
 
 /// What the model knows of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Book {
-    /// The life of the blade that made the latest write, if that is not acknowledged.
+    /// The connection of the blade that made the latest write, if that is not acknowledged.
     pub writer: Option<Connection>,
 }

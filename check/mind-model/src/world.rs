@@ -1,4 +1,4 @@
-//! A state: all nodes, what is on its way between them, and what the model knows of pages.
+//! A state: all machines, the packets between them, and the ages of pages.
 
 use mind_common::{
     addr::{PAGE_SHIFT, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
@@ -24,7 +24,7 @@ use crate::{
 
 /// The domain of all programs.
 pub const DOMAIN: DomainId = DomainId(1);
-/// A domain that runs on the same blades, and has nothing.
+/// A domain that runs on the same blades, and has no memory.
 pub const STRANGER: DomainId = DomainId(2);
 /// The memory blade.
 pub const MEMORY: Node = Node::Memory(0);
@@ -74,9 +74,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// One that has nothing, in this life.
-    pub fn new(life: Connection, setting: &Setting) -> Self {
-        let config = Config::without_clock(life, setting.capacity, setting.is_locked);
+    /// One with an empty cache, on this connection.
+    pub fn new(connection: Connection, setting: &Setting) -> Self {
+        let config = Config::without_clock(connection, setting.capacity, setting.is_locked);
         Self {
             blade: Blade::new(config),
             cache: vec![Copied::default(); usize::from(setting.pages)],
@@ -85,9 +85,9 @@ impl Host {
     }
 }
 
-/// Where a packet is.
+/// Where a packet on its way is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Position {
     /// It will come in at that port of the switch.
     From(Node),
     /// It left the switch for that node.
@@ -98,7 +98,7 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flight {
     /// Where it is.
-    pub way: Way,
+    pub position: Position,
     /// The packet.
     pub packet: Datagram<Value>,
 }
@@ -112,24 +112,24 @@ pub struct World {
     pub memory: Memory<Value>,
     /// The controller.
     pub controller: Controller,
-    /// The compute blades; nobody where one crashed or left.
+    /// The compute blades; `None` where one crashed or left.
     pub hosts: Vec<Option<Host>>,
-    /// What is on its way. No packet is there twice, and their order means nothing.
+    /// The packets on their way. None is there twice, and their order has no meaning.
     pub network: Vec<Flight>,
-    /// What the controller said, in order.
+    /// The controller's messages on their way, in order.
     pub links: Vec<(Link, Command)>,
-    /// What takes part.
+    /// The model's size.
     pub setting: Setting,
-    /// What may still go wrong.
+    /// The budget of faults that is left.
     pub budget: Budget,
     /// What is known of pages.
     pub books: Vec<Book>,
-    /// What went wrong that never may.
+    /// The violation that has happened, if any.
     pub violation: Option<Violation>,
 }
 
 impl World {
-    /// All blades are there and have nothing; the region is mapped.
+    /// All blades are registered with empty caches; the region is mapped.
     pub fn new(setting: &Setting) -> Self {
         let mut switch = Switch::new(setting.slots);
         let tables = switch.tables_mut();
@@ -176,8 +176,10 @@ impl World {
         }
         world.settle_controller();
         for blade in blades {
-            let life = world.controller.life(blade);
-            world.hosts.push(life.map(|life| Host::new(life, setting)));
+            let connection = world.controller.life(blade);
+            world
+                .hosts
+                .push(connection.map(|connection| Host::new(connection, setting)));
         }
         for number in 0..1 << setting.order {
             let data = Value {
@@ -191,7 +193,7 @@ impl World {
         world
     }
 
-    /// A blade says that it is there, and programs of both domains are started on it.
+    /// A blade registers, and programs of both domains are started on it.
     pub fn join(&mut self, blade: BladeId) {
         self.ask(Request::Register(blade));
         for domain in [DOMAIN, STRANGER] {
@@ -203,12 +205,12 @@ impl World {
         }
     }
 
-    /// Tells the controller that somebody wants something.
+    /// Sends the controller a request.
     pub fn ask(&mut self, request: Request) {
         self.controller.handle(Input::Ask(Ask::of_nobody(request)));
     }
 
-    /// Lets the controller finish, before there is anybody whom it could wait for.
+    /// Runs the controller to its end, before there is a blade that it could wait for.
     fn settle_controller(&mut self) {
         let mut out = Vec::new();
         while self.controller.step(0, &mut self.switch, &mut out) != Progress::Idle {
@@ -220,17 +222,21 @@ impl World {
         }
     }
 
-    /// Whether the switch listens to that blade, in this life.
+    /// Whether the switch accepts packets of that blade's current incarnation.
     pub fn is_heard(&self, number: usize) -> bool {
         let Some(Some(host)) = self.hosts.get(number) else {
             return false;
         };
-        self.hears(host.blade.connection())
+        self.accepts(host.blade.connection())
     }
 
-    /// Whether the switch listens to that life of a blade.
-    pub fn hears(&self, life: Connection) -> bool {
-        let port = self.switch.tables().ports.get(&Node::Compute(life.blade));
-        port == Some(&Port::Compute(life))
+    /// Whether the switch accepts packets of this connection.
+    pub fn accepts(&self, connection: Connection) -> bool {
+        let port = self
+            .switch
+            .tables()
+            .ports
+            .get(&Node::Compute(connection.blade));
+        port == Some(&Port::Compute(connection))
     }
 }

@@ -1,6 +1,5 @@
-//! A state and its canonical form can do the same: on random runs, what can follow the one is, in
-//! canonical form, what can follow the other; but for what changes nothing, as a timer that is over. Time
-//! passes as it likes in both.
+//! A state and its canonical form can do the same: on random runs, the successors of both are, in canonical form, the
+//! same; except for actions without effect, such as a timer that is over. Time may pass differently in both.
 
 use std::collections::HashSet;
 

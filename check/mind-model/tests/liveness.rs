@@ -1,4 +1,4 @@
-//! Once faults stop, everybody who waits gets what it waits for.
+//! Once faults stop, every request completes.
 
 use mind_model::{
     liveness::{SAMPLES, sample},

@@ -1,5 +1,5 @@
-//! No property holds because nothing happens: runs come to states in which each has something to say,
-//! and a state that is wrong in one thing fails the property that is about it.
+//! No property holds vacuously: runs come to states to which each property applies, and a state
+//! that is broken in one respect fails the property about it.
 
 use mind_common::{
     directory::State,
@@ -90,7 +90,7 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         world.memory.set_page(0, page);
         true
     }),
-    ("nobody is listed", directory_agrees, |world| {
+    ("no blade is listed", directory_agrees, |world| {
         let is_fit = is_quiet(world)
             && (0..world.hosts.len()).any(|at| {
                 let host = world.hosts[at].as_ref();
@@ -116,7 +116,7 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         world.violation = Some(Violation::Granted(DomainId(2)));
         true
     }),
-    ("what the controller said is gone", no_deadlock, |world| {
+    ("the controller's messages are lost", no_deadlock, |world| {
         (world.network, world.links) = (Vec::new(), Vec::new());
         let mut next = Vec::new();
         progress(world, &mut next);
@@ -140,19 +140,19 @@ fn a_state_that_is_wrong_in_one_thing_fails_the_property_that_is_about_it() {
     }
 }
 
-/// Each property without a part of its condition, or turned round: what runs would have to do for it
-/// to hold.
+/// Each property without a part of its condition, or negated: random runs must reach a state in
+/// which it fails.
 const MUTATED: [(&str, Holds); 9] = [
     ("a page has one copy at most", |world| {
         copies(world).len() < 2
     }),
-    ("nobody may write", |world| !is_owned(world)),
-    ("nobody has a copy", |world| copies(world).is_empty()),
+    ("no blade may write", |world| !is_owned(world)),
+    ("no blade has a copy", |world| copies(world).is_empty()),
     ("memory always has the latest write", memory_is_latest),
-    ("memory never has it while somebody may write", |world| {
+    ("memory never has it while a blade may write", |world| {
         !is_owned(world) || !memory_is_latest(world)
     }),
-    ("nobody has a copy when all is quiet", |world| {
+    ("no blade has a copy when all is quiet", |world| {
         !is_quiet(world) || copies(world).is_empty()
     }),
     ("no region is busy", |world| {

@@ -1,9 +1,10 @@
-//! Puts one bug after the other into the protocol, and shows whether the model and the simulator find
-//! it. Fails if one survives, or the reason why only one of the two finds it does not hold.
+//! Puts one bug after the other into the protocol, and shows whether the model and the simulator
+//! find it. Fails if a bug survives, or if the reason given for only one of the two finding it does
+//! not hold.
 
 #[cfg(test)]
 mod at_once;
-mod hunt;
+mod detection;
 mod reasons;
 
 use std::{process::ExitCode, time::Instant};
@@ -12,7 +13,7 @@ use clap::Parser;
 use comfy_table::{ContentArrangement, Table, presets};
 use mind_machines::mutant::Mutant;
 
-use hunt::{Catch, Settings, by_model, by_simulator};
+use detection::{Detection, Settings, by_model, by_simulator};
 use reasons::{Finder, Reason};
 
 /// Runs the model and the simulator on a protocol with a bug in it, for each bug there is.
@@ -25,8 +26,8 @@ struct Options {
     /// Only settings of the model with this in their name, quick or full.
     #[arg(long, default_value = "", value_name = "TEXT")]
     setting: String,
-    /// Looks in the full settings as well, and for each bug with both, to see that where there is a
-    /// reason why one of the two does not find it, it does not. Takes several times as long.
+    /// Looks in the full settings as well, and for each bug with both, to check that the one of the
+    /// two that is said not to find it does not. Takes several times as long.
     #[arg(long)]
     everything: bool,
     /// States after which a setting is left, however many there are.
@@ -37,18 +38,18 @@ struct Options {
     seeds: u64,
 }
 
-/// How many characters wide the table is: what is said of a bug goes on in the next line.
+/// Width of the table in characters; longer texts go on in the next line.
 const WIDTH: u16 = 120;
 
-/// What came of looking for a bug.
-struct Hunt {
-    /// What the model and the simulator say, where they were asked.
-    model: Option<Option<Catch>>,
-    simulator: Option<Option<Catch>>,
+/// The result for one bug.
+struct Tried {
+    /// What the model and the simulator found, where they were run.
+    model: Option<Option<Detection>>,
+    simulator: Option<Option<Detection>>,
     reason: Option<Reason>,
 }
 
-impl Hunt {
+impl Tried {
     fn of(mutant: Mutant, options: &Options) -> Self {
         let reason = reasons::of(mutant);
         let asks = |finder| options.everything || reason.is_none_or(|why| why.finder == finder);
@@ -69,14 +70,14 @@ impl Hunt {
         }
     }
 
-    /// Who found it.
+    /// Which of the two found it.
     fn finders(&self) -> Vec<Finder> {
         let model = matches!(self.model, Some(Some(_))).then_some(Finder::Model);
         let simulator = matches!(self.simulator, Some(Some(_))).then_some(Finder::Simulator);
         model.into_iter().chain(simulator).collect()
     }
 
-    /// Whether it is found, and by one of the two only where it is said why.
+    /// Whether it is found, and by only one of the two only if a reason is given.
     fn is_well(&self) -> bool {
         match (self.finders().as_slice(), self.reason) {
             ([finder], Some(reason)) => *finder == reason.finder,
@@ -91,16 +92,16 @@ impl Hunt {
             (_, Some(reason)) if self.is_well() => reason.sentence,
             (_, Some(_)) => "the reason for only one to find it DOES NOT HOLD",
             (_, None) if self.is_well() => "",
-            (_, None) => "only one finds it, and nobody HAS SAID WHY",
+            (_, None) => "only one finds it, and NO REASON IS GIVEN",
         }
     }
 }
 
-fn cell(asked: Option<&Option<Catch>>) -> String {
+fn cell(asked: Option<&Option<Detection>>) -> String {
     match asked {
         None => "not asked".to_owned(),
         Some(None) => "-".to_owned(),
-        Some(Some(catch)) => catch.to_string(),
+        Some(Some(detected)) => detected.to_string(),
     }
 }
 
@@ -121,21 +122,21 @@ fn main() -> ExitCode {
         tried += 1;
         eprint!("{name} ... ");
         let began = Instant::now();
-        let hunt = Hunt::of(mutant, &options);
-        if hunt.finders().is_empty() {
+        let tried = Tried::of(mutant, &options);
+        if tried.finders().is_empty() {
             survivors += 1;
-        } else if !hunt.is_well() {
+        } else if !tried.is_well() {
             unexplained += 1;
         }
-        let (model, simulator) = (cell(hunt.model.as_ref()), cell(hunt.simulator.as_ref()));
-        let remark = hunt.remark();
+        let (model, simulator) = (cell(tried.model.as_ref()), cell(tried.simulator.as_ref()));
+        let remark = tried.remark();
         let took = began.elapsed();
         eprintln!("{model} | {simulator} {remark} [{took:.1?}]");
         let bug = format!("{name}: {}", mutant.sentence());
         table.add_row([bug, model, simulator, remark.to_owned()]);
     }
     println!(
-        "{table}\n{tried} bugs, {survivors} survive, {unexplained} are found by others than is said"
+        "{table}\n{tried} bugs, {survivors} survive, {unexplained} are found otherwise than is said"
     );
     let is_well = tried > 0 && survivors == 0 && unexplained == 0;
     ExitCode::from(u8::from(!is_well))

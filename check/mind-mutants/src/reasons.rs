@@ -1,8 +1,8 @@
-//! Why only one of the two finds a bug.
+//! Why only the model or only the simulator finds a bug.
 
 use mind_machines::mutant::Mutant;
 
-/// Who looks for bugs.
+/// What looks for bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finder {
     /// The search of the model's states.
@@ -14,7 +14,7 @@ pub(crate) enum Finder {
 /// Why the other one does not find it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reason {
-    /// Who does.
+    /// Which one finds it.
     pub(crate) finder: Finder,
     /// Why the other one does not.
     pub(crate) sentence: &'static str,
@@ -28,28 +28,28 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             "with one slot the model forgets answers to earlier invalidations, as episodes do not come \
              back; with two it repeats no packet long enough",
         ),
-        Mutant::AnyonesAnswerCounts => (
+        Mutant::AnySlotsAnswerCounts => (
             Finder::Simulator,
             "takes an answer of before a split that finds its number come back in the other slot, five \
              faults later: deeper than the model's search comes",
         ),
         Mutant::NumberUsedAgain => (
             Finder::Simulator,
-            "takes an answer that is late for a whole request; the model forgets answers that nobody \
+            "takes an answer that is late for a whole request; the model forgets answers that no request \
              waits for, as numbers do not come back",
         ),
         Mutant::DeniedToLater => (
             Finder::Simulator,
-            "in the model nobody is given a right that it did not have",
+            "in the model no domain is given a permission that it did not have",
         ),
-        Mutant::RequesterNotMissed => (
+        Mutant::LostRequesterKept => (
             Finder::Model,
-            "blades that wait appeal to the controller, which resets the region: they wait for longer \
+            "blades that wait report to the controller, which resets the region: they wait for longer \
              and go on",
         ),
         Mutant::WriteStoredTwice | Mutant::PagesNotFenced => (
             Finder::Model,
-            "takes a write-back that is on its way to memory when its blade's departure is dealt with: \
+            "takes a write-back that is on its way to memory when its blade's departure is handled: \
              milliseconds, where the simulator's packets take microseconds",
         ),
         Mutant::OperatedTwice | Mutant::BladeNotFenced => (

@@ -1,9 +1,9 @@
-//! What the system counted: packets by verdict, on the switch's ports and in the memory blades.
+//! Packets by verdict, on the switch's ports and in the memory blades.
 
 use anyhow::{Context as _, Result};
 use mind_api::operator::Status;
 use mind_common::verdict::Verdict;
-use mind_dataplane::{Responder, Tally, attach};
+use mind_dataplane::{PacketCounters, Responder, attach};
 use mind_e2e::Bed;
 use netns_setup::{Kind, paths, plan::INTERFACE};
 
@@ -12,12 +12,15 @@ use netns_setup::{Kind, paths, plan::INTERFACE};
 pub struct Counts([u64; Verdict::ALL.len()]);
 
 impl Counts {
-    /// Those of the switch's ports, as the controller says, and of the memory blades.
+    /// Those of the switch's ports, as the controller reports them, and of the memory blades.
     ///
     /// # Errors
     ///
-    /// When the controller names a verdict that there is not.
-    pub fn new<'a>(status: &Status, memory: impl IntoIterator<Item = &'a Tally>) -> Result<Self> {
+    /// When the controller names a verdict that this build does not have.
+    pub fn new<'a>(
+        status: &Status,
+        memory: impl IntoIterator<Item = &'a PacketCounters>,
+    ) -> Result<Self> {
         let mut counts = [0; Verdict::ALL.len()];
         for (name, count) in status.ports.iter().flat_map(|port| &port.packets) {
             let verdict = Verdict::ALL
@@ -30,13 +33,13 @@ impl Counts {
             })?;
             counts[verdict.number()] += count;
         }
-        for (verdict, count) in memory.into_iter().flat_map(Tally::iter) {
+        for (verdict, count) in memory.into_iter().flat_map(PacketCounters::iter) {
             counts[verdict.number()] += count;
         }
         Ok(Self(counts))
     }
 
-    /// Packets that met `verdict`.
+    /// Packets that got `verdict`.
     pub fn of(&self, verdict: Verdict) -> u64 {
         self.0[verdict.number()]
     }
@@ -79,12 +82,12 @@ impl Counters {
     ///
     /// # Errors
     ///
-    /// When somebody does not tell.
+    /// When a memory blade's counters cannot be read.
     pub fn read(&self, status: &Status) -> Result<Counts> {
         let tallies = self
             .memory
             .iter()
-            .map(|(responder, index)| responder.tally(*index))
+            .map(|(responder, index)| responder.packet_counters(*index))
             .collect::<Result<Vec<_>, _>>()
             .context("cannot read the counters of a memory blade")?;
         Counts::new(status, &tallies)
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_packets_of_all_ports_are_added() {
-        let counts = Counts::new(&status("fetch"), [&Tally::default()]).unwrap();
+        let counts = Counts::new(&status("fetch"), [&PacketCounters::default()]).unwrap();
         assert_eq!((counts.of(Verdict::Fetch), counts.sum()), (7, 7));
     }
 

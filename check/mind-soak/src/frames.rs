@@ -1,8 +1,8 @@
-//! The frames that take the switch's refusals and drops, and those of memory, one by one. Pure: who is who goes in,
-//! bytes come out.
+//! The frames that cause the switch's refusals and drops, and those of memory, one by one. Pure: hosts' addresses in,
+//! bytes out.
 //!
-//! None can disturb the load. They come from a blade of their own and ask for pages of a domain of their own; where
-//! they claim to be somebody else, or ask for what is somebody else's, they ask for nothing that would change it.
+//! None can disturb the load. They come from a reserved blade and ask for pages of a reserved domain; frames that claim
+//! another sender, or ask for pages of the load, ask for nothing that would change them.
 
 use mind_common::{
     addr::{PAGE_SIZE, Page, Region, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
@@ -15,20 +15,20 @@ use mind_common::{
 use mind_dataplane::harness::{Host, Packet};
 use mind_machines::datagram::{Body, PageRequest};
 
-/// Where a frame is sent.
+/// Where a frame is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Door {
-    /// At the interface of the compute blade that is set aside for it.
+pub enum InjectionPoint {
+    /// At the interface of the compute blade that is reserved for it.
     Blade,
     /// At the interface of a compute blade whose agent has died.
     Gone,
-    /// At the interface of the memory blade that has the pages set aside.
+    /// At the interface of the memory blade that has the pages reserved.
     Memory,
     /// At the switch's port to that memory blade.
     Switch,
 }
 
-impl Door {
+impl InjectionPoint {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Blade, Self::Gone, Self::Memory, Self::Switch];
 }
@@ -37,19 +37,19 @@ impl Door {
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Where.
-    pub door: Door,
+    pub at: InjectionPoint,
     /// What.
     pub packet: Packet,
-    /// What is to become of it, at the switch or at the memory blade.
+    /// The verdict that it must get, at the switch or at the memory blade.
     pub verdict: Verdict,
 }
 
-/// Who is who.
+/// The addresses and connections of the hosts that frames come from and go to.
 #[derive(Clone, Copy, Debug)]
-pub struct Cast {
+pub struct Hosts {
     /// The switch.
     pub switch: Host,
-    /// The compute blade that is set aside.
+    /// The compute blade that is reserved.
     pub blade: Host,
     /// Its number.
     pub number: BladeId,
@@ -61,7 +61,7 @@ pub struct Cast {
     pub gone: Host,
     /// The connection that it had.
     pub gone_qp: u32,
-    /// The memory blade that has the pages set aside.
+    /// The memory blade that has the pages reserved.
     pub memory: Host,
     /// The domain of those pages.
     pub domain: DomainId,
@@ -73,11 +73,11 @@ pub struct Cast {
 const WRITTEN: u64 = 0;
 /// The page that is operated on; the blade owns it.
 const OPERATED: u64 = 16;
-/// The page that nobody ever asks for with success.
+/// The page that is never requested with success.
 const UNTOUCHED: u64 = 32;
 /// A domain that there is not.
 const NO_DOMAIN: DomainId = DomainId(0x00ff_fff0);
-/// An EtherType for experiments (IEEE 802): nobody at the switch listens to it.
+/// An EtherType for experiments (IEEE 802), which nothing at the switch handles.
 const EXPERIMENTAL: [u8; 2] = 0x88b5_u16.to_be_bytes();
 /// Where the EtherType is in a frame.
 const ETHERTYPE: usize = 12;
@@ -90,7 +90,7 @@ const BEYOND: Va = Va(1 << 44);
 /// The last page of the window, in the slice of a memory blade that there is not.
 const UNSERVED: Va = Va(WINDOW_BASE + WINDOW_SIZE - PAGE_SIZE as u64);
 
-impl Cast {
+impl Hosts {
     fn page(&self, number: u64) -> PageRequest {
         PageRequest {
             page: Va(self.va.0 + number * PAGE_SIZE as u64),
@@ -98,7 +98,7 @@ impl Cast {
         }
     }
 
-    /// A page of the slice in which ours are, but far behind what any memory blade has.
+    /// A page of the same slice as the reserved pages, but far behind what any memory blade has.
     fn unallocated(&self) -> Va {
         let slice = 1_u64 << SLICE_SHIFT;
         Va((self.va.0 & !(slice - 1)) + slice - PAGE_SIZE as u64)
@@ -144,18 +144,18 @@ impl Cast {
         self.ask(&Body::answer(self.invalidation(page), Cost::default()))
     }
 
-    /// The frames that make the blade the owner of what it is to own.
+    /// The frames that make the blade the owner of its pages.
     pub fn opening(&self) -> Vec<Frame> {
         [WRITTEN, OPERATED]
             .map(|page| Frame {
-                door: Door::Blade,
+                at: InjectionPoint::Blade,
                 packet: self.ask(&Body::acquire(self.page(page))),
                 verdict: Verdict::Fetch,
             })
             .into()
     }
 
-    /// Frames of which each takes another path; the `number`-th such series, from 1.
+    /// Frames that each get another verdict; the `number`-th such series, from 1.
     pub fn series(&self, number: u32) -> Vec<Frame> {
         let untouched = self.page(UNTOUCHED);
         let good = || self.upgrade(untouched);
@@ -224,14 +224,14 @@ impl Cast {
                 Verdict::Bypass,
             ),
         ]
-        .map(|(packet, verdict)| (Door::Blade, packet, verdict));
+        .map(|(packet, verdict)| (InjectionPoint::Blade, packet, verdict));
         let acknowledged = Body::Acknowledge {
             syndrome: Syndrome::Ack,
             version: Version::new(0),
         };
         let elsewhere = [
             (
-                Door::Gone,
+                InjectionPoint::Gone,
                 Packet::new(
                     &Body::upgrade(untouched),
                     self.gone,
@@ -241,18 +241,18 @@ impl Cast {
                 Verdict::UnknownPort,
             ),
             (
-                Door::Memory,
+                InjectionPoint::Memory,
                 Packet::new(&acknowledged, self.memory, self.switch, self.gone_qp),
                 Verdict::StaleConnection,
             ),
             (
-                Door::Switch,
+                InjectionPoint::Switch,
                 Packet::new(&self.add(BEYOND), self.switch, self.memory, self.qp),
                 Verdict::OutOfRange,
             ),
             (
-                // What the switch would not let past a blade's port.
-                Door::Switch,
+                // A frame that the switch would drop at a blade's port.
+                InjectionPoint::Switch,
                 Packet::new(&Body::upgrade(untouched), self.blade, self.memory, self.qp),
                 Verdict::NotFromSwitch,
             ),
@@ -260,8 +260,8 @@ impl Cast {
         at_blade
             .into_iter()
             .chain(elsewhere)
-            .map(|(door, packet, verdict)| Frame {
-                door,
+            .map(|(at, packet, verdict)| Frame {
+                at,
                 packet,
                 verdict,
             })
@@ -276,17 +276,17 @@ mod tests {
     use super::*;
     use crate::{
         inject::PAGES,
-        ways::{self, Way},
+        verdicts::{self, Cause},
     };
 
-    /// Who the frame says that it comes from, in IPv4.
+    /// The frame's IPv4 source address.
     fn source(packet: &Packet) -> [u8; 4] {
         const SOURCE: usize = 14 + 12;
         std::array::from_fn(|byte| packet.bytes()[SOURCE + byte])
     }
 
-    fn cast() -> Cast {
-        Cast {
+    fn hosts() -> Hosts {
+        Hosts {
             switch: Host::numbered(254),
             blade: Host::numbered(5),
             number: BladeId::new(4).unwrap(),
@@ -302,22 +302,26 @@ mod tests {
 
     #[test]
     fn every_path_that_is_to_be_injected_has_a_frame() {
-        let taken: HashSet<_> = cast().series(1).iter().map(|frame| frame.verdict).collect();
+        let taken: HashSet<_> = hosts()
+            .series(1)
+            .iter()
+            .map(|frame| frame.verdict)
+            .collect();
         for verdict in Verdict::ALL {
             // An operation that is carried out has come through the switch as one.
             let is_taken = taken.contains(&verdict) || verdict == Verdict::Operate;
-            match ways::of(verdict) {
-                Way::Injected => assert!(is_taken, "{verdict} has no frame"),
-                Way::NotHere(_) => assert!(!is_taken, "{verdict} has a frame"),
-                Way::Load => {}
+            match verdicts::of(verdict) {
+                Cause::Injected => assert!(is_taken, "{verdict} has no frame"),
+                Cause::Nothing(_) => assert!(!is_taken, "{verdict} has a frame"),
+                Cause::Load => {}
             }
         }
     }
 
     #[test]
     fn no_frame_is_longer_than_the_link_takes() {
-        let cast = cast();
-        for frame in cast.series(1).iter().chain(&cast.opening()) {
+        let hosts = hosts();
+        for frame in hosts.series(1).iter().chain(&hosts.opening()) {
             let len = frame.packet.bytes().len();
             let most = 14 + netns_setup::plan::MTU as usize;
             assert!(len <= most, "{}: {len}", frame.verdict);
@@ -326,15 +330,15 @@ mod tests {
 
     #[test]
     fn frames_that_change_something_come_from_the_blade_set_aside() {
-        let cast = cast();
-        for frame in cast.series(1) {
+        let hosts = hosts();
+        for frame in hosts.series(1) {
             let changes = matches!(
                 frame.verdict,
                 Verdict::Stored | Verdict::Operated | Verdict::Fetch
             );
             if changes {
-                assert_eq!(frame.door, Door::Blade);
-                assert_eq!(source(&frame.packet), cast.blade.ipv4.octets());
+                assert_eq!(frame.at, InjectionPoint::Blade);
+                assert_eq!(source(&frame.packet), hosts.blade.ipv4.octets());
             }
         }
     }
@@ -342,14 +346,14 @@ mod tests {
     #[test]
     fn the_pages_that_frames_ask_for_are_set_aside() {
         const { assert!(UNTOUCHED < PAGES as u64) };
-        assert_eq!(cast().unallocated().slice(), cast().va.slice());
+        assert_eq!(hosts().unallocated().slice(), hosts().va.slice());
         assert!(UNSERVED.is_in_window(PAGE_SIZE as u64));
     }
 
     #[test]
     fn each_series_comes_after_the_last() {
         let written = |number| {
-            let series = cast().series(number);
+            let series = hosts().series(number);
             let stored = series.into_iter().find(|f| f.verdict == Verdict::Stored);
             stored.unwrap().packet.bytes().to_vec()
         };

@@ -1,4 +1,4 @@
-//! Sends frames that no blade would send, at a bounded rate, beside the load: which ones says [`frames`](crate::frames).
+//! Injects frames that no blade would send, at a bounded rate, beside the load: those of [`frames`](crate::frames).
 
 use std::{
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -21,16 +21,16 @@ use netns_setup::{
 };
 
 use crate::{
-    frames::{Cast, Door, Frame},
+    frames::{Frame, Hosts, InjectionPoint},
     job::Place,
     raw::Raw,
 };
 
-/// The protection domain of the pages that are set aside.
+/// The protection domain of the pages that are reserved.
 pub const DOMAIN: &str = "soak-injection";
 /// How many pages are.
 pub const PAGES: usize = 64;
-/// The compute blade that is set aside, with an agent like any other.
+/// The compute blade that is reserved, with an agent like any other.
 pub const BLADE: &str = "c4";
 /// The compute blade whose agent dies before the load begins.
 pub const GONE: &str = "c5";
@@ -41,7 +41,7 @@ const PACE: Duration = Duration::from_millis(20);
 const MOST: u64 = 6;
 /// More than is asked for: frames may be lost, and the load's end is not the injection's.
 const MARGIN: f64 = 1.5;
-/// Every so many series, make sure of what the blade owns.
+/// Every so many series, the blade acquires its pages again.
 const OPENING: u64 = 64;
 
 /// What was sent.
@@ -74,18 +74,18 @@ impl Injection {
         time: Duration,
     ) -> Result<Self> {
         let testbed = bed.testbed();
-        let (cast, memory) = cast(testbed.plan(), status, place)?;
-        let doors = Doors::open(testbed, &memory)?;
+        let (hosts, memory) = hosts(testbed.plan(), status, place)?;
+        let sockets = InjectionSockets::open(testbed, &memory)?;
         let rate = least as f64 * MARGIN / time.as_secs_f64();
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("injection".into())
-            .spawn(move || send(&cast, &doors, rate, &stopped))
+            .spawn(move || send(&hosts, &sockets, rate, &stopped))
             .context("cannot start the thread that injects frames")?;
         Ok(Self { stop, thread })
     }
 
-    /// Whether it sends no more though it should.
+    /// Whether it has ended though it should send.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
@@ -103,21 +103,26 @@ impl Injection {
     }
 }
 
-fn send(cast: &Cast, doors: &Doors, rate: f64, stopped: &Receiver<()>) -> Result<Sent> {
+fn send(
+    hosts: &Hosts,
+    sockets: &InjectionSockets,
+    rate: f64,
+    stopped: &Receiver<()>,
+) -> Result<Sent> {
     let begin = Instant::now();
     let mut sent = Sent::default();
     let mut series = 0;
     loop {
         let due = (begin.elapsed().as_secs_f64() * rate) as u64 + 1;
-        // What could not be sent in time is made good later, in bounded bursts.
+        // Frames that could not be sent in time are sent later, in bounded bursts.
         let until = due.min(series + MOST);
         while series < until {
             if series.is_multiple_of(OPENING) {
-                doors.send(&cast.opening(), &mut sent)?;
+                sockets.send(&hosts.opening(), &mut sent)?;
             }
             series += 1;
-            let number = u32::try_from(series).context("so many series were never meant")?;
-            doors.send(&cast.series(number), &mut sent)?;
+            let number = u32::try_from(series).context("too many series of frames")?;
+            sockets.send(&hosts.series(number), &mut sent)?;
         }
         match stopped.recv_timeout(PACE) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -126,28 +131,28 @@ fn send(cast: &Cast, doors: &Doors, rate: f64, stopped: &Receiver<()>) -> Result
     }
 }
 
-/// A socket at each door.
+/// A socket at each injection point.
 #[derive(Debug)]
-struct Doors([Raw; Door::ALL.len()]);
+struct InjectionSockets([Raw; InjectionPoint::ALL.len()]);
 
-impl Doors {
+impl InjectionSockets {
     fn open(testbed: &Testbed, memory: &str) -> Result<Self> {
-        let open = |door| {
-            let (namespace, interface) = match door {
-                Door::Blade => (BLADE, INTERFACE),
-                Door::Gone => (GONE, INTERFACE),
-                Door::Memory => (memory, INTERFACE),
-                Door::Switch => (SWITCH, memory),
+        let open = |at| {
+            let (namespace, interface) = match at {
+                InjectionPoint::Blade => (BLADE, INTERFACE),
+                InjectionPoint::Gone => (GONE, INTERFACE),
+                InjectionPoint::Memory => (memory, INTERFACE),
+                InjectionPoint::Switch => (SWITCH, memory),
             };
             testbed.within(namespace, || Raw::open(interface))
         };
-        let [blade, gone, memory, switch] = Door::ALL.map(open);
+        let [blade, gone, memory, switch] = InjectionPoint::ALL.map(open);
         Ok(Self([blade?, gone?, memory?, switch?]))
     }
 
     fn send(&self, frames: &[Frame], sent: &mut Sent) -> Result<()> {
         for frame in frames {
-            let went = self.0[frame.door as usize]
+            let went = self.0[frame.at as usize]
                 .send(frame.packet.bytes())
                 .with_context(|| {
                     format!("cannot inject the frame that is to be {}", frame.verdict)
@@ -159,19 +164,21 @@ impl Doors {
     }
 }
 
-/// Who is who, and the name of the memory blade that has the pages set aside.
-fn cast(plan: &Plan, status: &Status, place: Place) -> Result<(Cast, String)> {
+/// The hosts, and the name of the memory blade that has the reserved pages.
+fn hosts(plan: &Plan, status: &Status, place: Place) -> Result<(Hosts, String)> {
     let va = Va(place.va);
     let slice = va
         .slice()
-        .context("the pages set aside are not in the window")?;
+        .context("the reserved pages are not in the window")?;
     let memory = status
         .blades
         .iter()
         .find(|blade| blade.kind == BladeKind::Memory && blade.number == slice)
-        .with_context(|| format!("no memory blade is number {slice}, which has our pages"))?;
+        .with_context(|| {
+            format!("no memory blade is number {slice}, which has the reserved pages")
+        })?;
     let qp = |name| connection(named(status, name)?).map(Connection::to_qp);
-    let cast = Cast {
+    let hosts = Hosts {
         switch: Host {
             mac: mac(Plan::switch_mac()),
             ipv4: Plan::switch_address(),
@@ -186,7 +193,7 @@ fn cast(plan: &Plan, status: &Status, place: Place) -> Result<(Cast, String)> {
         domain: DomainId(place.domain),
         va,
     };
-    Ok((cast, memory.name.clone()))
+    Ok((hosts, memory.name.clone()))
 }
 
 fn named<'a>(status: &'a Status, name: &str) -> Result<&'a BladeStatus> {
@@ -215,7 +222,7 @@ fn mac(Mac(bytes): Mac) -> [u8; 6] {
     bytes
 }
 
-/// Whether the controller takes the blade called `name` for gone.
+/// Whether the blade called `name` is gone, according to the controller.
 pub fn is_gone(status: &Status, name: &str) -> bool {
     named(status, name).is_ok_and(|blade| !blade.connected)
 }

@@ -1,5 +1,5 @@
-//! What the soak and its workers say to each other, in lines. To a worker: `go`, `stop`, what all of them did (JSON),
-//! and the end of its input, which tells it to leave. From a worker: `ready`, then [`Event`]s in JSON.
+//! The messages between the soak and its workers, in lines. To a worker: `go`, `stop`, what all of them did (JSON), and
+//! the end of its input, at which it ends. From a worker: `ready`, then [`Event`]s in JSON.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub enum Event {
         /// Operations on shared memory.
         operations: u64,
     },
-    /// It saw something that must not be.
+    /// It found an error.
     Wrong {
-        /// What, where, and what should be there.
+        /// What is wrong, where, and what should be there.
         what: String,
     },
     /// It has stopped.
@@ -32,16 +32,16 @@ pub enum Event {
         /// What it did.
         done: Done,
     },
-    /// It has looked at all shared memory, with all workers stopped.
+    /// It has checked all shared memory, with all workers stopped.
     Verified,
 }
 
-/// Where the memory is that is set aside for injected frames.
+/// The memory that is reserved for injected frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Its protection domain.
     pub domain: u32,
-    /// First address of pages that may be written and that nobody but injected frames asks for.
+    /// First address of pages that may be written and that only injected frames ask for.
     pub va: u64,
 }
 

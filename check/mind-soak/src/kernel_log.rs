@@ -14,7 +14,7 @@ const PATH: &str = "/dev/kmsg";
 
 /// The least urgent level that is a complaint: KERN_WARNING.
 const WARNING: u64 = 4;
-/// Levels to a facility; facility 0 is the kernel, and nobody else can write as it.
+/// Levels to a facility; facility 0 is the kernel, and only the kernel can write as it.
 const LEVELS: u64 = 8;
 /// Longer than any record.
 const RECORD: usize = 8192;
@@ -22,18 +22,18 @@ const RECORD: usize = 8192;
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who wrote it: 0 is the kernel.
+    /// The facility that wrote it: 0 is the kernel.
     pub facility: u64,
-    /// How urgent: 0 is an emergency, 7 for debugging.
+    /// The level: 0 is an emergency, 7 for debugging.
     pub level: u64,
     /// Microseconds since the machine was started.
     pub micros: u64,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
 impl Record {
-    /// Reads one as `/dev/kmsg` gives it: `priority,sequence,micros,flags;text`, then lines of properties.
+    /// Parses a record as `/dev/kmsg` gives it: `priority,sequence,micros,flags;text`, then lines of properties.
     pub fn parse(bytes: &str) -> Option<Self> {
         let (header, rest) = bytes.split_once(';')?;
         let mut fields = header.split(',');
@@ -47,7 +47,7 @@ impl Record {
         })
     }
 
-    /// Whether the kernel complains.
+    /// Whether it is of the kernel, of level warning or worse.
     pub fn is_complaint(&self) -> bool {
         self.facility == 0 && self.level <= WARNING
     }

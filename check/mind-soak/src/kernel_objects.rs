@@ -1,4 +1,4 @@
-//! What the kernel holds of eBPF: programs and maps that somebody still has, also after those who loaded them are gone.
+//! The kernel's eBPF programs and maps, also those whose loader has ended.
 
 /// How many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct KernelObjects {
 impl KernelObjects {
     /// Now.
     pub fn now() -> Self {
-        // One that goes while it is looked at is gone.
+        // One that goes during the listing is not counted.
         let programs = aya::programs::loaded_programs();
         let programs = programs.filter(Result::is_ok).count();
         let maps = aya::maps::loaded_maps().filter(Result::is_ok).count();

@@ -1,4 +1,4 @@
-//! What memory the load shares: areas, their sizes, who writes what in them.
+//! The memory that the load shares: areas, their sizes, and which threads write what in them.
 
 use mind_client::{Access, Open, Process};
 use mind_common::addr::INITIAL_REGION_ORDER;
@@ -6,11 +6,11 @@ use mind_e2e::area::{Area, PAGE};
 
 /// The protection domain of the load.
 pub const DOMAIN: &str = "soak";
-/// Compute blades that work.
+/// Compute blades of the load.
 pub const BLADES: usize = 4;
 /// Memory blades.
 pub const MEMORY_BLADES: u8 = 2;
-/// Bytes of each memory blade. More than [`KEPT_BOUND`](crate::machine::KEPT_BOUND), so that one that is not given
+/// Bytes of each memory blade. More than [`KEPT_BOUND`](crate::machine::KEPT_BOUND), so that memory that is not given
 /// back is found.
 pub const MEMORY_SIZE: u64 = 96 << 20;
 /// Bytes of each compute blade's page cache.
@@ -23,7 +23,7 @@ pub const REGION: usize = 1 << INITIAL_REGION_ORDER;
 pub enum Part {
     /// Words of which each thread has its own on every page: [`work::lanes`](crate::work::lanes).
     Lanes,
-    /// Words to which everybody adds: [`work::tickets`](crate::work::tickets).
+    /// Words to which every thread adds: [`work::tickets`](crate::work::tickets).
     Tickets,
     /// Pages with one writer and many readers: [`work::board`](crate::work::board).
     Board,
@@ -76,11 +76,11 @@ const _: () = assert!(SWEEP.is_multiple_of(REGION));
 pub struct Areas([Area; Part::ALL.len()]);
 
 impl Areas {
-    /// Opens them; whoever comes first makes them.
+    /// Opens them; the first process makes them.
     ///
     /// # Errors
     ///
-    /// When an area cannot be had.
+    /// When an area cannot be opened.
     pub fn open(process: &Process) -> anyhow::Result<Self> {
         let open = |part: Part| -> Result<Area, mind_client::Error> {
             let length = (part.pages() * PAGE) as u64;

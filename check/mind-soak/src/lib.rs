@@ -1,17 +1,16 @@
-//! The endurance run: four compute blades read and write shared memory at full speed, frames that no blade would send
-//! take the switch's other paths, and beside it the machine's memory and the kernel's log are watched. Nothing may be
-//! wrong, missing or left.
+//! The endurance run: four compute blades read and write shared memory at full speed, injected frames cause the
+//! switch's other verdicts, and the machine's memory and the kernel's log are watched meanwhile. Nothing may be wrong,
+//! missing or left.
 //!
-//! * The load: [`layout`] says what memory there is, [`work`] what is done with it and how it is checked, [`worker`] is
-//!   the process on a blade, [`job`] what is said to it, [`crew`] the soak's hold on those processes.
-//! * What no blade sends: [`frames`] builds it, [`inject`] sends it, [`raw`] is its socket.
-//! * What is watched: [`ways`] says how each verdict is taken and how often it must be, [`counters`] how often it was,
-//!   [`machine`] the memory, [`kernel_log`] the kernel's complaints, [`kernel_objects`] what eBPF leaves.
-//! * [`soak`] is the order of it all, [`report`] its result, [`progress`] what is said meanwhile, [`signals`] its early
-//!   end.
+//! * The load: [`layout`] is its memory, [`work`] what is done with it and how it is checked, [`worker`] the process on
+//!   a blade, [`job`] the messages to it, [`workers`] all these processes.
+//! * Injected frames: [`frames`] builds them, [`inject`] sends them, [`raw`] is the socket.
+//! * What is watched: [`verdicts`] says what causes each verdict and how often it must come up, [`counters`] how often
+//!   it did, [`machine`] the memory, [`kernel_log`] the kernel's complaints, [`kernel_objects`] what eBPF leaves.
+//! * [`soak`] is the run from beginning to end, [`report`] its result, [`progress`] its progress on stderr, [`signals`]
+//!   ends it early.
 
 pub mod counters;
-pub mod crew;
 pub mod frames;
 pub mod inject;
 pub mod job;
@@ -24,6 +23,7 @@ pub mod raw;
 pub mod report;
 pub mod signals;
 pub mod soak;
-pub mod ways;
+pub mod verdicts;
 pub mod work;
 pub mod worker;
+pub mod workers;

@@ -1,8 +1,8 @@
-//! The machine's memory: what the kernel says of it, and whether some of it is leaking.
+//! The machine's memory, by the kernel's figures, and whether some of it leaks.
 //!
-//! Looked for is what a fault of the kernel, of the programs in it or of how they are taken away would keep: pages of
-//! sockets and of page pools, slab, maps. So free pages alone say too little and too much: the page cache takes them
-//! and gives them back, and processes come and go. [`Memory::kept`] leaves both out.
+//! The search is for memory that a fault of the kernel, of its eBPF programs or of their removal would keep: pages of
+//! sockets and of page pools, slab, maps. Free pages alone do not show that: the page cache takes them and gives them
+//! back, and processes come and go. [`Memory::kept`] leaves both out.
 
 use std::{collections::HashMap, fs};
 
@@ -18,7 +18,7 @@ pub const KEPT_BOUND: u64 = 64 << 20;
 pub const SLAB_BOUND: u64 = 32 << 20;
 
 /// How much the daemons may grow while the load runs. They reserve what their caches take when they begin, so what they
-/// still gain is what they forget.
+/// still gain is a leak.
 pub const DAEMONS_BOUND: u64 = 32 << 20;
 
 /// The kernel's figures at a moment, in bytes.
@@ -47,7 +47,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// When `/proc` does not tell.
+    /// When `/proc` cannot be read.
     pub fn now() -> Result<Self> {
         let read = |path| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
         Self::parse(
@@ -192,7 +192,7 @@ pub fn left(before: &Memory, after: &Memory) -> Vec<Growth> {
     .collect()
 }
 
-/// What is looked at while the load runs.
+/// What is sampled while the load runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The machine's memory.

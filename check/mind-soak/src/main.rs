@@ -8,14 +8,14 @@ use clap::{Parser, Subcommand, value_parser};
 use mind_soak::{
     signals::{Interrupted, Signals},
     soak::{self, Options},
-    ways, worker,
+    verdicts, worker,
 };
 
 /// What errors begin with.
 const NAME: &str = "soak";
 
-/// Four blades read and write shared memory at full speed, every path of the switch is taken, every byte checked, and
-/// the machine's memory and the kernel's log are watched. Ends with 0 if nothing was wrong, missing or left.
+/// Four blades read and write shared memory at full speed, every verdict of the switch is caused, every byte checked,
+/// and the machine's memory and the kernel's log are watched. Ends with 0 if nothing was wrong, missing or left.
 #[derive(Parser)]
 #[command(name = "cargo xtask soak", bin_name = "cargo xtask soak", version)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -28,12 +28,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// What the soak runs on each blade that works.
+    /// The process that the soak runs on each blade of the load.
     #[command(hide = true)]
     Worker(worker::Args),
-    /// What keeps the memory that injected frames ask for.
+    /// The process that allocates the memory that injected frames ask for.
     #[command(hide = true)]
-    Keep,
+    Reserve,
 }
 
 #[derive(clap::Args)]
@@ -41,8 +41,8 @@ struct Soak {
     /// How long the load runs; 0.5 is half a minute.
     #[arg(long, value_name = "N", default_value = "10", value_parser = parse_minutes)]
     minutes: f64,
-    /// How often every path must be taken in ten minutes or more; fewer in less.
-    #[arg(long, value_name = "N", default_value_t = ways::FULL)]
+    /// How often every verdict must come up in ten minutes or more; in less time, in proportion.
+    #[arg(long, value_name = "N", default_value_t = verdicts::FULL)]
     paths: u64,
     /// By how much to multiply the threads on each blade, one or more for each kind of work.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..=16))]
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.verb {
         Some(Verb::Worker(args)) => worker::main(args),
-        Some(Verb::Keep) => worker::keep(),
+        Some(Verb::Reserve) => worker::reserve(),
         None => return soak(&cli.soak),
     };
     mind_cli::exit(NAME, result)
@@ -76,7 +76,7 @@ fn soak(args: &Soak) -> ExitCode {
         Err(error) => return mind_cli::exit(NAME, Err(error)),
     };
     match run(args, &signals) {
-        // Whatever failed then, it was meant to end.
+        // Errors after an interrupt are caused by it.
         Err(_) if signals.is_interrupted() => {
             eprintln!("soak: {Interrupted}; nothing is left running");
             ExitCode::from(mind_cli::INTERRUPTED)

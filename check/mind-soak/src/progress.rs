@@ -1,4 +1,4 @@
-//! What the soak says while it runs, on stderr: a bar on a terminal, plain lines elsewhere.
+//! The soak's progress, on stderr: a bar on a terminal, plain lines elsewhere.
 
 use std::{
     fmt,
@@ -10,12 +10,12 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use crate::machine::{Memory, mebibytes};
 
-/// Says what is being done.
+/// Prints a step of the run.
 pub fn step(text: impl fmt::Display) {
     eprintln!("soak: {text}");
 }
 
-/// How fast things go, and what the machine has left.
+/// Rates, and the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Operations on shared memory a second.
@@ -46,7 +46,7 @@ impl fmt::Display for Pace {
     }
 }
 
-/// The time that passes.
+/// The bar.
 #[derive(Debug)]
 pub struct Progress {
     total: Duration,

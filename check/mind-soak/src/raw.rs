@@ -1,5 +1,5 @@
-//! Frames as they are, out of an interface: `AF_PACKET`. A socket belongs to the namespace in which it was made, and
-//! may be used from any thread.
+//! Sends raw frames out of an interface: `AF_PACKET`. A socket belongs to the namespace in which it was made, and may
+//! be used from any thread.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ impl Raw {
         if fd < 0 {
             return Err(io::Error::last_os_error()).with_context(what);
         }
-        // SAFETY: it was just opened, and nobody else has it.
+        // SAFETY: it was just opened, and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: any bytes are such an address.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -49,7 +49,7 @@ impl Raw {
         Ok(Self { fd })
     }
 
-    /// Sends a frame; whether there was room for it.
+    /// Sends a frame; returns whether there was room for it.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use crate::{
     kernel_objects::KernelObjects,
     machine::{self, Memory, Sample, mebibytes},
     progress::clock,
-    ways::{self, Way},
+    verdicts::{self, Cause},
 };
 
 /// The machine at a moment.
@@ -21,7 +21,7 @@ use crate::{
 pub struct Machine {
     /// Its memory.
     pub memory: Memory,
-    /// What the kernel holds of eBPF.
+    /// The kernel's eBPF programs and maps.
     pub objects: KernelObjects,
 }
 
@@ -52,7 +52,7 @@ pub struct Load {
     pub time: Duration,
     /// What the workers did, by blade.
     pub done: Vec<(String, Done)>,
-    /// What they saw that must not be.
+    /// The errors that they found.
     pub wrong: Vec<String>,
     /// What the agents counted.
     pub agents: Vec<(String, BladeReport)>,
@@ -60,7 +60,7 @@ pub struct Load {
     pub counts: Counts,
     /// Frames that were injected.
     pub sent: Sent,
-    /// The memory meanwhile, looked at evenly.
+    /// The memory meanwhile, in even intervals.
     pub samples: Vec<Sample>,
 }
 
@@ -69,7 +69,7 @@ pub struct Load {
 pub struct Report {
     /// The load.
     pub load: Load,
-    /// How often each path must be taken.
+    /// How often each verdict must come up.
     pub least: u64,
     /// Before the testbed was there.
     pub before: Machine,
@@ -82,7 +82,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// All that is wrong, most telling first.
+    /// All that is wrong, the most informative first.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.load.wrong.clone();
         let kernel = |line: &String| format!("the kernel complains: {line}");
@@ -90,7 +90,7 @@ impl Report {
         for (blade, report) in &self.load.agents {
             for (what, count) in [
                 ("pages whose last writes are lost", report.lost),
-                ("datagrams that were no messages", report.malformed),
+                ("datagrams that could not be parsed", report.malformed),
                 ("requests given up", report.expired),
             ] {
                 if count > 0 {
@@ -98,10 +98,10 @@ impl Report {
                 }
             }
         }
-        for taken in ways::judge(|verdict| self.load.counts.of(verdict), self.least) {
+        for taken in verdicts::judge(|verdict| self.load.counts.of(verdict), self.least) {
             if !taken.enough {
                 faults.push(format!(
-                    "{} was met {} times; expected at least {}",
+                    "{} came up {} times; expected at least {}",
                     taken.verdict,
                     HumanCount(taken.count),
                     HumanCount(self.least)
@@ -140,7 +140,7 @@ impl Report {
         for fault in &faults {
             text.push_str(&format!("FAULT: {fault}\n"));
         }
-        let operations: u64 = crate::crew::total(&self.load.done).values().sum();
+        let operations: u64 = crate::workers::total(&self.load.done).values().sum();
         text.push_str(&format!(
             "soak: {} after {} with {} operations and {} packets: {} errors, {} kernel complaints, {}\n",
             if faults.is_empty() { "passed" } else { "FAILED" },
@@ -160,17 +160,17 @@ impl Report {
 
     fn verdicts(&self) -> Table {
         let mut table = table(["VERDICT", "PACKETS", "TAKEN BY", ""]);
-        for taken in ways::judge(|verdict| self.load.counts.of(verdict), self.least) {
-            let (way, remark) = match taken.way {
-                Way::Load => ("load", ""),
-                Way::Injected => ("injection", ""),
-                Way::NotHere(reason) => ("-", reason),
+        for taken in verdicts::judge(|verdict| self.load.counts.of(verdict), self.least) {
+            let (cause, remark) = match taken.cause {
+                Cause::Load => ("load", ""),
+                Cause::Injected => ("injection", ""),
+                Cause::Nothing(reason) => ("-", reason),
             };
             let remark = if taken.enough { remark } else { "TOO RARE" };
             table.add_row([
                 Cell::new(taken.verdict.name()),
                 number(taken.count),
-                Cell::new(way),
+                Cell::new(cause),
                 Cell::new(remark),
             ]);
         }
@@ -178,7 +178,7 @@ impl Report {
     }
 
     fn work(&self) -> Table {
-        let total = crate::crew::total(&self.load.done);
+        let total = crate::workers::total(&self.load.done);
         let mut header = vec!["BLADE".to_owned()];
         header.extend(total.keys().map(|work| work.to_uppercase()));
         let mut table = table(header);
@@ -350,7 +350,7 @@ mod tests {
         let few = report(99).faults();
         let taken = Verdict::ALL
             .into_iter()
-            .filter(|verdict| !matches!(ways::of(*verdict), Way::NotHere(_)));
+            .filter(|verdict| !matches!(verdicts::of(*verdict), Cause::Nothing(_)));
         assert_eq!(few.len(), taken.count());
         assert!(
             few[0].contains("99 times; expected at least 100"),

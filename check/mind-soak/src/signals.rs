@@ -1,4 +1,4 @@
-//! The wish to end: SIGINT, SIGTERM, SIGHUP.
+//! Interrupts: SIGINT, SIGTERM, SIGHUP.
 
 use std::{
     sync::{
@@ -11,12 +11,12 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Somebody wanted the soak to end.
+/// The soak was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Whether somebody wants the soak to end.
+/// Whether the soak was interrupted.
 #[derive(Debug)]
 pub struct Signals {
     receiver: Receiver<()>,
@@ -24,18 +24,18 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals from now on.
+    /// Handles the signals from now on.
     ///
     /// # Errors
     ///
-    /// When they cannot be taken.
+    /// When the handlers cannot be installed.
     pub fn take() -> Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
         ctrlc::set_handler(move || {
             flag.store(true, Ordering::SeqCst);
-            // Nobody waits all the time; whoever does not looks at the flag.
+            // A thread that does not wait for a signal checks the flag.
             sender.send(()).ok();
         })
         .context("cannot take Ctrl-C")?;

@@ -1,4 +1,4 @@
-//! The soak from beginning to end. The one place that knows the order of things.
+//! The soak from beginning to end: the order of its steps.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,6 @@ use netns_setup::{Options as BedOptions, condition::Condition, state::RunningSer
 
 use crate::{
     counters::Counters,
-    crew::{self, Crew},
     inject::{self, Injection},
     job::Place,
     kernel_log::KernelLog,
@@ -18,20 +17,21 @@ use crate::{
     progress::{Pace, Progress, clock, step},
     report::{Load, Machine, Report},
     signals::Signals,
-    ways,
+    verdicts,
     worker::LEAVE,
+    workers::{self, Workers},
 };
 
-/// Compute blades in all: those that work, the one that injected frames come from, and the one whose agent dies.
+/// Compute blades in all: those of the load, the one that injected frames come from, and the one whose agent is killed.
 const COMPUTE: u8 = BLADES as u8 + 2;
 
-/// How many times the load is looked at, if the looks are neither closer nor further apart than these bounds.
-const LOOKS: u32 = 60;
+/// How many samples are taken of the load, if they are neither closer nor further apart than these bounds.
+const SAMPLES: u32 = 60;
 const CLOSEST: Duration = Duration::from_secs(1);
 const FURTHEST: Duration = Duration::from_secs(5);
 
 /// How long the controller may take to see that a blade is gone, and the kernel to give back what it frees later (after
-/// a grace period of RCU, or in a workqueue). Nothing tells that it has: so it is looked at again and again.
+/// a grace period of RCU, or in a workqueue). There is no event for that, so it is polled.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// See [`QUIET`].
 const MORE: u64 = 1 << 20;
 
-/// What is wanted.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// How long the load runs.
@@ -52,11 +52,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// For a run of so many minutes, of which `full` is asked if it is a full one.
+    /// For a run of so many minutes, with `full` of each verdict if it is a full one.
     pub fn new(minutes: f64, full: u64, threads: usize) -> Self {
         Self {
             time: Duration::from_secs_f64(minutes * 60.0),
-            least: ways::least(full, minutes),
+            least: verdicts::least(full, minutes),
             threads,
         }
     }
@@ -66,9 +66,9 @@ impl Options {
 ///
 /// # Errors
 ///
-/// Whatever kept it from running to its end; what was wrong meanwhile is in the report.
+/// What kept it from running to its end; errors of the system under test are in the report.
 pub fn run(options: &Options, signals: &Signals) -> Result<Report> {
-    // What waits to be written holds more than its pages.
+    // Dirty pages of files hold more memory than their own.
     rustix::fs::sync();
     let before = Machine {
         memory: Memory::now()?,
@@ -131,25 +131,25 @@ fn on_testbed(
 ) -> Result<Load> {
     signals.check()?;
     let counters = Counters::open(bed)?;
-    let mut keeper = Program::run(bed, inject::BLADE, crew::NAME, "keep")?;
-    let line = keeper.line()?;
+    let mut reserving = Program::run(bed, inject::BLADE, workers::NAME, "reserve")?;
+    let line = reserving.line()?;
     let place: Place = serde_json::from_str(&line)
-        .with_context(|| format!("the keeper of the pages set aside says `{line}`"))?;
+        .with_context(|| format!("the process that reserves pages says `{line}`"))?;
     bury(bed, signals)?;
 
     step(format_args!(
         "starting a worker on each of {BLADES} blades; the load runs for {}",
         clock(options.time)
     ));
-    let mut crew = Crew::start(bed, options.threads)?;
+    let mut workers = Workers::start(bed, options.threads)?;
     signals.check()?;
     let injection = Injection::start(bed, &bed.status()?, place, options.least, options.time)?;
-    crew.go()?;
+    workers.go()?;
     let begin = Instant::now();
     let samples = watch(
         bed,
         &counters,
-        &mut crew,
+        &mut workers,
         &injection,
         options.time,
         || {
@@ -159,13 +159,13 @@ fn on_testbed(
         signals,
     )?;
     let sent = injection.stop()?;
-    let done = crew.stop()?;
+    let done = workers.stop()?;
     let time = begin.elapsed();
     signals.check()?;
-    // Looking at all memory makes packets, too, but is no load.
+    // Checking all memory makes packets, too, but is no load.
     let counts = counters.read(&bed.status()?)?;
-    step("looking at all memory from each blade");
-    crew.verify(&crew::total(&done))?;
+    step("checking all memory from each blade");
+    workers.verify(&workers::total(&done))?;
 
     let mut agents = Vec::new();
     for blade in (0..BLADES)
@@ -175,9 +175,9 @@ fn on_testbed(
         let report = bed.report(&blade)?;
         agents.push((blade, report));
     }
-    let wrong = crew.dismiss()?;
-    keeper.tell(LEAVE)?;
-    keeper.succeed()?;
+    let wrong = workers.dismiss()?;
+    reserving.tell(LEAVE)?;
+    reserving.succeed()?;
     Ok(Load {
         time,
         done,
@@ -189,14 +189,14 @@ fn on_testbed(
     })
 }
 
-/// Kills the agent of the blade that is to be gone, and waits until the controller knows.
+/// Kills the agent of the blade that is to be gone, and waits until the controller has noticed.
 fn bury(bed: &Bed, signals: &Signals) -> Result<()> {
     bed.kill(inject::GONE)?;
     let begin = Instant::now();
     while !inject::is_gone(&bed.status()?, inject::GONE) {
         if begin.elapsed() > PATIENCE {
             bail!(
-                "the controller still takes {} for alive, {} s after its agent was killed",
+                "the controller has not noticed the loss of {}, {} s after its agent was killed",
                 inject::GONE,
                 PATIENCE.as_secs()
             );
@@ -206,19 +206,19 @@ fn bury(bed: &Bed, signals: &Signals) -> Result<()> {
     Ok(())
 }
 
-/// Looks at everything from time to time until the load has run for `time`; the memory at each look. `note` looks at
-/// the kernel's log and says how much it has complained.
+/// Samples everything until the load has run for `time`; returns the memory of each sample. `note` reads the kernel's
+/// log and returns its number of complaints.
 fn watch(
     bed: &Bed,
     counters: &Counters,
-    crew: &mut Crew,
+    workers: &mut Workers,
     injection: &Injection,
     time: Duration,
     mut note: impl FnMut() -> Result<usize>,
     signals: &Signals,
 ) -> Result<Vec<Sample>> {
     let progress = Progress::new(time);
-    let between = (time / LOOKS).clamp(CLOSEST, FURTHEST);
+    let between = (time / SAMPLES).clamp(CLOSEST, FURTHEST);
     let begin = Instant::now();
     let mut samples = Vec::new();
     let mut last = (Duration::ZERO, [0, 0, counters.read(&bed.status()?)?.sum()]);
@@ -228,9 +228,9 @@ fn watch(
             return Ok(samples);
         }
         signals.wait(between.min(left))?;
-        let operations = crew.listen()?;
+        let operations = workers.listen()?;
         if injection.has_ended() {
-            // Why, it says when it is stopped.
+            // The reason comes when it is stopped.
             return Ok(samples);
         }
         let mut faults = 0;
@@ -253,14 +253,14 @@ fn watch(
             faults: rate(1),
             packets: rate(2),
             memory,
-            errors: crew.wrong.len() + note()?,
+            errors: workers.wrong.len() + note()?,
         };
         progress.at(now.0, &pace);
         last = now;
     }
 }
 
-/// Looks at the kernel's log.
+/// Reads the kernel's log.
 fn note(log: &mut KernelLog, complaints: &mut Vec<String>) -> Result<()> {
     for complaint in log.complaints()? {
         step(format_args!("ERROR: the kernel complains: {complaint}"));
@@ -303,7 +303,7 @@ fn debris(services: &[RunningService]) -> Result<Vec<String>> {
         .collect();
     match testbed::look().context("cannot tell whether anything is left of the testbed")? {
         Condition::Debris { reasons, .. } => debris.extend(reasons),
-        // Somebody else's may be up by now.
+        // Another testbed may be up by now.
         Condition::Absent | Condition::Running { .. } => {}
     }
     Ok(debris)

@@ -1,7 +1,7 @@
-//! What the threads of a worker do with shared memory, and how each knows that what it reads is right.
+//! What the threads of a worker do with shared memory, and how each checks what it reads.
 //!
-//! Each kind of work has three parts: what one thread does until it is told to stop, how many operations that was, and
-//! what must then be found by whoever looks, on any blade.
+//! Each kind of work has three parts: what one thread does until it is stopped, how many operations that was, and what
+//! must then be found from any blade.
 
 pub mod board;
 pub mod churn;
@@ -21,7 +21,7 @@ use crate::{
     layout::{Areas, Part},
 };
 
-/// Steps after which a thread says how many it has made.
+/// Steps after which a thread reports how many it has made.
 const REPORT: u64 = 64;
 
 /// A kind of work.
@@ -52,8 +52,8 @@ impl Work {
         Self::Churn,
     ];
 
-    /// How many threads of a blade do it. More of them read the board: only a page that several blades share takes the
-    /// way through TC, and it takes many reads to get there.
+    /// How many threads of a blade do it. More of them read the board: only a page that several blades share goes
+    /// through TC, and it takes many reads to get there.
     pub const fn threads(self) -> usize {
         match self {
             Self::Board => 4,
@@ -74,9 +74,9 @@ impl Work {
     }
 }
 
-/// A thread among all those of all blades that do the same.
+/// A thread of one kind of work, among those of all blades.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct WorkThread<'a> {
     /// Its number.
     pub number: usize,
     /// How many there are.
@@ -85,16 +85,16 @@ pub struct Turn<'a> {
     pub stop: &'a AtomicBool,
     /// Operations of all threads of the process so far.
     pub operations: &'a AtomicU64,
-    /// Steps of this thread; in the end, those that have left something to be found.
+    /// Steps of this thread; in the end, those that have written.
     pub steps: u64,
-    /// Steps that have left nothing: reads.
+    /// Steps that have not written: reads.
     pub reads: u64,
-    /// What it chooses by.
+    /// Its random numbers.
     pub random: fastrand::Rng,
 }
 
-impl Turn<'_> {
-    /// Whether to go on; counts a step if so.
+impl WorkThread<'_> {
+    /// Returns whether to go on; counts a step if so.
     pub fn goes_on(&mut self) -> bool {
         if self.stop.load(Ordering::Relaxed) {
             self.operations
@@ -108,7 +108,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Takes back the step that [`goes_on`](Self::goes_on) counted: nothing came of it.
+    /// Uncounts the step that [`goes_on`](Self::goes_on) counted: it had no effect.
     pub fn nothing_done(&mut self) {
         if self.steps.is_multiple_of(REPORT) {
             self.operations.fetch_sub(REPORT, Ordering::Relaxed);
@@ -117,28 +117,33 @@ impl Turn<'_> {
     }
 }
 
-/// Does `work` until it is time to stop; the steps that have left something to be found, and those that have not.
+/// Does `work` until it is time to stop; returns the steps that have written, and those that have not.
 ///
 /// # Errors
 ///
-/// What was seen that must not be.
-pub fn run(work: Work, areas: Areas, process: &Process, mut turn: Turn<'_>) -> Result<(u64, u64)> {
+/// What is wrong with the memory.
+pub fn run(
+    work: Work,
+    areas: Areas,
+    process: &Process,
+    mut thread: WorkThread<'_>,
+) -> Result<(u64, u64)> {
     match work {
-        Work::Lanes => lanes::run(areas.of(Part::Lanes), &mut turn)?,
-        Work::Tickets => tickets::run(areas.of(Part::Tickets), &mut turn)?,
-        Work::Board => board::run(areas.of(Part::Board), &mut turn)?,
-        Work::Sweep => sweep::run(areas.of(Part::Sweep), &mut turn)?,
-        Work::Locked => locked::run(areas.of(Part::Locked), &mut turn)?,
-        Work::Churn => churn::run(process, &mut turn)?,
+        Work::Lanes => lanes::run(areas.of(Part::Lanes), &mut thread)?,
+        Work::Tickets => tickets::run(areas.of(Part::Tickets), &mut thread)?,
+        Work::Board => board::run(areas.of(Part::Board), &mut thread)?,
+        Work::Sweep => sweep::run(areas.of(Part::Sweep), &mut thread)?,
+        Work::Locked => locked::run(areas.of(Part::Locked), &mut thread)?,
+        Work::Churn => churn::run(process, &mut thread)?,
     }
-    Ok((turn.steps, turn.reads))
+    Ok((thread.steps, thread.reads))
 }
 
-/// Looks at all shared memory, all threads having stopped after they had done `total`.
+/// Checks all shared memory after all threads have stopped and done `total`.
 ///
 /// # Errors
 ///
-/// What is not as it must be.
+/// What is wrong with the memory.
 pub fn verify(areas: Areas, total: &Done) -> Result<()> {
     for (work, found) in [
         (Work::Lanes, lanes::sum(areas.of(Part::Lanes))),
@@ -201,7 +206,7 @@ mod tests {
         Area::of(words.leak())
     }
 
-    type Run = fn(Area, &mut Turn<'_>) -> Result<()>;
+    type Run = fn(Area, &mut WorkThread<'_>) -> Result<()>;
     type Check = fn(Area) -> Result<u64>;
 
     /// What works on an area, and how it is checked.
@@ -220,7 +225,7 @@ mod tests {
             let threads: Vec<_> = (0..of)
                 .map(|number| {
                     scope.spawn(move || -> Result<u64> {
-                        let mut turn = Turn {
+                        let mut thread = WorkThread {
                             number,
                             of,
                             stop,
@@ -229,11 +234,11 @@ mod tests {
                             reads: 0,
                             random: fastrand::Rng::with_seed(number as u64),
                         };
-                        let result = run(area, &mut turn);
+                        let result = run(area, &mut thread);
                         if result.is_err() {
                             stop.store(true, Ordering::Relaxed);
                         }
-                        result.map(|()| turn.steps)
+                        result.map(|()| thread.steps)
                     })
                 })
                 .collect();
@@ -289,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_thread_finds_that_its_own_write_is_gone() {
-        // Written by somebody else before it begins: as good as a lost write.
+        // Written by another thread before it begins: the same as a lost write.
         let area = area(16);
         for page in 0..area.pages() {
             area.word(page, 0).store(77, Ordering::Relaxed);
@@ -301,7 +306,7 @@ mod tests {
     #[test]
     fn operations_are_counted_once() {
         let (stop, operations) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut turn = Turn {
+        let mut thread = WorkThread {
             number: 0,
             of: 1,
             stop: &stop,
@@ -311,14 +316,14 @@ mod tests {
             random: fastrand::Rng::with_seed(0),
         };
         for step in 0..200 {
-            assert!(turn.goes_on());
+            assert!(thread.goes_on());
             if step % 3 == 0 {
-                turn.nothing_done();
+                thread.nothing_done();
             }
         }
         stop.store(true, Ordering::Relaxed);
-        assert!(!turn.goes_on());
-        assert_eq!(turn.steps, 133);
+        assert!(!thread.goes_on());
+        assert_eq!(thread.steps, 133);
         assert_eq!(operations.load(Ordering::Relaxed), 133);
     }
 }

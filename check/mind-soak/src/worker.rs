@@ -1,5 +1,5 @@
-//! The processes on the blades: the worker, which does all kinds of work by a thread each until it is told to stop, and
-//! the keeper of the memory that is set aside for injected frames.
+//! The processes on the blades: the worker, which does all kinds of work by a thread each until it is stopped, and the
+//! process that allocates the memory reserved for injected frames.
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -19,16 +19,16 @@ use crate::{
     inject,
     job::{Done, Event, GO, Place, STOP},
     layout::{Areas, BLADES, DOMAIN},
-    work::{self, Turn, Work},
+    work::{self, Work, WorkThread},
 };
 
-/// How often a worker says how far it is.
+/// How often a worker reports its progress.
 const REPORT: Duration = Duration::from_millis(200);
 
 /// The exit code of a process whose soak is gone.
 const ORPHANED: i32 = 3;
 
-/// What a worker is told on its command line.
+/// A worker's command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Its number among the workers.
@@ -39,49 +39,51 @@ pub struct Args {
     threads: usize,
 }
 
-/// Works until it is told to stop, then looks at everything, and stays until stdin ends.
+/// Works until it is stopped, then checks all memory, and stays until stdin ends.
 ///
 /// # Errors
 ///
-/// When there is no memory or nobody to talk to; what is wrong with the memory is reported.
+/// When there is no memory, or stdin or stdout is closed; errors found in memory are reported as
+/// events.
 pub fn main(args: &Args) -> Result<()> {
     let process = Process::attach(DOMAIN).context("cannot attach to the blade")?;
     let areas = Areas::open(&process)?;
-    let told = listen()?;
+    let lines = listen()?;
     println!("ready");
-    expect(&told, GO)?;
-    let done = load(areas, &process, args, &told)?;
+    expect(&lines, GO)?;
+    let done = load(areas, &process, args, &lines)?;
     say(&Event::Stopped { done })?;
-    let total: Done = serde_json::from_str(&told.recv().context("the soak is gone")?)
-        .context("cannot understand what all workers did")?;
+    let total: Done = serde_json::from_str(&lines.recv().context("the soak is gone")?)
+        .context("cannot parse what all workers did")?;
     if let Err(error) = work::verify(areas, &total) {
         say(&Event::Wrong {
             what: format!("at the end: {error:#}"),
         })?;
     }
     say(&Event::Verified)?;
-    leave(&told)
+    leave(&lines)
 }
 
-/// Allocates what injected frames ask for, says where it is, and keeps it until stdin ends.
+/// Allocates the memory that injected frames ask for, prints where it is, and keeps it until stdin
+/// ends.
 ///
 /// # Errors
 ///
 /// When there is no memory.
-pub fn keep() -> Result<()> {
+pub fn reserve() -> Result<()> {
     let process = Process::attach(inject::DOMAIN).context("cannot attach to the blade")?;
     let memory = process.map((inject::PAGES * PAGE) as u64, Access::Write)?;
-    let told = listen()?;
+    let lines = listen()?;
     let place = Place {
         domain: process.domain(),
         va: memory.va(),
     };
     println!("{}", serde_json::to_string(&place)?);
-    leave(&told)
+    leave(&lines)
 }
 
-/// All threads at work, until it is said to stop; what they did.
-fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -> Result<Done> {
+/// Runs all threads until the soak stops them; returns what they did.
+fn load(areas: Areas, process: &Process, args: &Args, lines: &Receiver<String>) -> Result<Done> {
     let (stop, operations) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -89,7 +91,7 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
             let count = args.threads * work.threads();
             for thread in 0..count {
                 let number = args.number * count + thread;
-                let turn = Turn {
+                let thread = WorkThread {
                     number,
                     of: BLADES * count,
                     stop: &stop,
@@ -99,7 +101,7 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
                     random: fastrand::Rng::with_seed(number as u64 * 100 + work as u64),
                 };
                 let thread = scope.spawn(move || {
-                    let result = work::run(work, areas, process, turn);
+                    let result = work::run(work, areas, process, thread);
                     result.map_err(|error| {
                         // At once: the others go on, and it may be long until they stop.
                         let what = format!("{}: {error:#}", work.name());
@@ -111,12 +113,12 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
         }
         let until_told = || -> Result<()> {
             loop {
-                match told.recv_timeout(REPORT) {
+                match lines.recv_timeout(REPORT) {
                     Err(RecvTimeoutError::Timeout) => say(&Event::Progress {
                         operations: operations.load(Ordering::Relaxed),
                     })?,
                     Ok(line) if line == STOP => return Ok(()),
-                    Ok(line) => bail!("told `{line}` instead of `{STOP}`"),
+                    Ok(line) => bail!("lines `{line}` instead of `{STOP}`"),
                     Err(RecvTimeoutError::Disconnected) => bail!("the soak is gone"),
                 }
             }
@@ -138,12 +140,12 @@ fn load(areas: Areas, process: &Process, args: &Args, told: &Receiver<String>) -
 
 fn say(event: &Event) -> Result<()> {
     let line = serde_json::to_string(event)?;
-    writeln!(io::stdout().lock(), "{line}").context("the soak does not listen")
+    writeln!(io::stdout().lock(), "{line}").context("the soak does not read")
 }
 
-/// What comes on stdin, in lines. The process ends with it, threads that wait for a page included.
+/// The lines of stdin. The process ends with stdin, also while threads wait for a page.
 fn listen() -> Result<Receiver<String>> {
-    let (sender, told) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     std::thread::Builder::new()
         .name("stdin".into())
         .spawn(move || {
@@ -158,24 +160,24 @@ fn listen() -> Result<Receiver<String>> {
             eprintln!("mind-soak: stdin has ended: the soak is gone");
             process::exit(ORPHANED);
         })
-        .context("cannot start the thread that listens")?;
-    Ok(told)
+        .context("cannot start the thread that reads stdin")?;
+    Ok(lines)
 }
 
-/// The line that tells it to end.
+/// Waits for the given line.
 pub const LEAVE: &str = "leave";
 
-fn expect(told: &Receiver<String>, line: &str) -> Result<()> {
-    match told.recv() {
+fn expect(lines: &Receiver<String>, line: &str) -> Result<()> {
+    match lines.recv() {
         Ok(found) if found == line => Ok(()),
-        Ok(found) => bail!("told `{found}` instead of `{line}`"),
+        Ok(found) => bail!("lines `{found}` instead of `{line}`"),
         Err(_) => bail!("the soak is gone"),
     }
 }
 
-fn leave(told: &Receiver<String>) -> Result<()> {
+fn leave(lines: &Receiver<String>) -> Result<()> {
     loop {
-        let line = told.recv().context("the soak is gone")?;
-        eprintln!("mind-soak: told `{line}` where nothing more is expected");
+        let line = lines.recv().context("the soak is gone")?;
+        eprintln!("mind-soak: lines `{line}` where nothing more is expected");
     }
 }

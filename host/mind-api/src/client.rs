@@ -26,25 +26,25 @@ const WAITING_COMMANDS: usize = 64;
 
 type Connection = Framed<Either<TcpStream, UnixStream>, LengthDelimitedCodec>;
 
-/// Why a call brought no reply.
+/// Why a call has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The controller refused.
     #[error(transparent)]
     Refused(#[from] Failure),
-    /// The connection does not come about.
+    /// The connection could not be opened.
     #[error("cannot connect to the controller at {endpoint}")]
     Connect {
-        /// Where it should be.
+        /// Where the controller should listen.
         endpoint: Endpoint,
         /// The reason.
         #[source]
         source: io::Error,
     },
-    /// The controller is gone, or it is no controller.
+    /// The connection ended, or the other side does not speak this protocol.
     #[error("the connection to the controller is lost: {0}")]
     Lost(String),
-    /// The controller said nothing in time.
+    /// The controller did not answer in time.
     #[error("the controller did not answer within {} ms", .0.as_millis())]
     Late(Duration),
 }
@@ -52,7 +52,7 @@ pub enum ClientError {
 /// A call that waits for its answer.
 #[derive(Debug)]
 struct Waiting {
-    /// What was asked, to be asked again on another connection.
+    /// The request, to be sent again on another connection.
     body: Request,
     answer: oneshot::Sender<Result<Reply, Failure>>,
 }
@@ -60,9 +60,9 @@ struct Waiting {
 /// What clones share.
 #[derive(Debug)]
 struct Shared {
-    /// Which connection it is, counted from 0.
+    /// The number of the current connection, from 0.
     connection: u64,
-    /// To the connection that there is; it is closed if there is none.
+    /// To the current connection; closed if there is none.
     outgoing: mpsc::UnboundedSender<Frame>,
     waiting: BTreeMap<u64, Waiting>,
     next: u64,
@@ -76,8 +76,8 @@ impl Shared {
         self.next
     }
 
-    /// Sends a request on the connection that there is; whether there is one. What is lower than `answered` has its
-    /// answer, or has given up.
+    /// Sends a request on the current connection; returns whether there is one. Requests with lower numbers than the
+    /// frame's `answered` have their answer, or have been given up.
     fn send(&self, id: u64, body: Request) -> bool {
         let answered = self.waiting.keys().next().copied().unwrap_or(id);
         let frame = Frame::Request { id, answered, body };
@@ -85,32 +85,46 @@ impl Shared {
     }
 }
 
-/// A connection to the controller. Clones share it.
+/// The calling side of a connection to the controller. Clones share it.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use mind_api::{client::Client, endpoint::Endpoint, message::Request};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let endpoint: Endpoint = "198.18.0.1:4790".parse()?;
+/// let (client, _commands) = Client::connect(endpoint, "example", Duration::from_secs(2)).await?;
+/// let reply = client.call(Request::Status).await?;
+/// println!("{reply:?}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Mutex<Shared>>,
     limit: Duration,
 }
 
-/// What a command is known by: its number, on the connection that it came by.
+/// Identifies a command: its number, on the connection that it came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct CommandId {
     connection: u64,
     id: u64,
 }
 
-/// A command of the controller; it waits for [`Client::carried`] with this ticket.
+/// A command of the controller, to be answered by [`Client::answer_command`] with this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// What it is known by.
-    pub ticket: Ticket,
-    /// What is asked.
+pub struct ReceivedCommand {
+    /// Identifies it.
+    pub id: CommandId,
+    /// The command.
     pub command: Command,
 }
 
 impl Client {
-    /// Connects and says hello as `name`. Each call may take `limit`, and so may this. The receiver brings the
-    /// controller's commands and ends with the connection.
+    /// Connects as `name`. This and each call may take `limit`. The receiver yields the controller's commands and ends
+    /// with the connection.
     ///
     /// # Errors
     ///
@@ -119,11 +133,11 @@ impl Client {
         endpoint: impl Into<Endpoint>,
         name: &str,
         limit: Duration,
-    ) -> Result<(Self, mpsc::Receiver<Order>), ClientError> {
+    ) -> Result<(Self, mpsc::Receiver<ReceivedCommand>), ClientError> {
         let connection = connect(endpoint.into(), name, limit).await?;
         let (sink, stream) = connection.split();
         let (outgoing, queue) = mpsc::unbounded_channel();
-        let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
+        let (commands, incoming) = mpsc::channel(WAITING_COMMANDS);
         let shared = Shared {
             connection: 0,
             outgoing,
@@ -133,7 +147,7 @@ impl Client {
         };
         let shared = Arc::new(Mutex::new(shared));
         tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&shared), 0, orders));
+        tokio::spawn(receive(stream, Arc::clone(&shared), 0, commands));
         Ok((Self { shared, limit }, incoming))
     }
 
@@ -142,18 +156,19 @@ impl Client {
         lock(&self.shared).lasts = true;
     }
 
-    /// Connects again, when the receiver of commands has ended. `body` says on the new connection who is back; when the
-    /// controller has answered that, calls that wait are made again there, under their old numbers.
+    /// Connects again, when the receiver of commands has ended. `body` is the first request on the new connection
+    /// ([`Request::Resume`]); when the controller has answered it, calls that wait are sent again there, under their
+    /// old numbers.
     ///
     /// # Errors
     ///
-    /// As of [`connect`](Self::connect); and the controller's refusal.
+    /// As for [`connect`](Self::connect); and the controller's refusal.
     pub async fn resume(
         &self,
         endpoint: impl Into<Endpoint>,
         name: &str,
         body: Request,
-    ) -> Result<(Reply, mpsc::Receiver<Order>), ClientError> {
+    ) -> Result<(Reply, mpsc::Receiver<ReceivedCommand>), ClientError> {
         let mut connection = connect(endpoint.into(), name, self.limit).await?;
         let id = lock(&self.shared).number();
         let answered = 0;
@@ -163,7 +178,7 @@ impl Client {
             .map_err(|_| ClientError::Late(self.limit))??;
         let (sink, stream) = connection.split();
         let (outgoing, queue) = mpsc::unbounded_channel();
-        let (orders, incoming) = mpsc::channel(WAITING_COMMANDS);
+        let (commands, incoming) = mpsc::channel(WAITING_COMMANDS);
         let connection = {
             let mut shared = lock(&self.shared);
             shared.connection += 1;
@@ -175,15 +190,15 @@ impl Client {
         };
         tokio::spawn(send(sink, queue));
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(receive(stream, shared, connection, orders));
+        tokio::spawn(receive(stream, shared, connection, commands));
         Ok((reply, incoming))
     }
 
-    /// Asks the controller.
+    /// Sends a request to the controller and waits for the reply.
     ///
     /// # Errors
     ///
-    /// The controller's refusal; or that no answer came, when it is not known whether the request was carried out.
+    /// The controller's refusal; or that no answer came: then it is unknown whether the request was carried out.
     pub async fn call(&self, body: Request) -> Result<Reply, ClientError> {
         self.call_within(body, self.limit).await
     }
@@ -195,7 +210,7 @@ impl Client {
     /// As [`call`](Self::call).
     pub async fn call_within(&self, body: Request, limit: Duration) -> Result<Reply, ClientError> {
         let (answer, answered) = oneshot::channel();
-        // One step: a connection that comes now finds the call either waiting or not there.
+        // One step: a new connection finds the call either waiting or not yet made.
         let waits = {
             let mut shared = lock(&self.shared);
             let id = shared.number();
@@ -222,23 +237,23 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection that it came by is lost: numbers mean something else on another.
-    pub fn carried(
+    /// When the connection that it came by is lost: a number is valid only on its own connection.
+    pub fn answer_command(
         &self,
-        ticket: Ticket,
+        id: CommandId,
         body: Result<Report, Failure>,
     ) -> Result<(), ClientError> {
-        let Ticket { connection, id } = ticket;
+        let CommandId { connection, id } = id;
         let shared = lock(&self.shared);
         if shared.connection != connection {
-            return Err(lost("whoever asked is gone"));
+            return Err(lost("the connection that the command came by is gone"));
         }
         let frame = Frame::Carried { id, body };
         shared.outgoing.send(frame).map_err(lost)
     }
 }
 
-/// A call; however it ends, nothing waits any more.
+/// A waiting call; removes it when dropped, however the call ends.
 struct Waits<'a> {
     client: &'a Client,
     id: u64,
@@ -266,7 +281,7 @@ async fn connect(
     Ok(connection)
 }
 
-/// Sends a frame on a connection that nobody else uses yet; the next one that comes.
+/// Sends a frame on a connection that is not in use yet; returns the next frame that comes.
 async fn exchange(connection: &mut Connection, frame: &Frame) -> Result<Frame, ClientError> {
     let bytes = frame::encode(frame).map_err(lost)?;
     connection.send(bytes).await.map_err(lost)?;
@@ -277,7 +292,7 @@ async fn exchange(connection: &mut Connection, frame: &Frame) -> Result<Frame, C
     frame::decode(&answer.map_err(lost)?).map_err(lost)
 }
 
-/// Asks something on a connection on which nothing else has been asked.
+/// Sends the first request on a connection; returns the reply.
 async fn ask_first(connection: &mut Connection, request: Frame) -> Result<Reply, ClientError> {
     match exchange(connection, &request).await? {
         Frame::Reply { body, .. } => Ok(body?),
@@ -301,7 +316,7 @@ fn lost(error: impl std::fmt::Display) -> ClientError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A map of waiting calls is whole whatever its holder was doing.
+    // The map of waiting calls is consistent even if a thread panicked with the lock held.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -327,7 +342,7 @@ async fn send(
 ) {
     while let Some(frame) = queue.recv().await {
         let Ok(bytes) = frame::encode(&frame) else {
-            // Only a request can be so long, and it gets no answer.
+            // Only a request can be so long; it gets no answer.
             continue;
         };
         if sink.send(bytes).await.is_err() {
@@ -341,26 +356,26 @@ async fn receive(
     mut stream: SplitStream<Connection>,
     shared: Arc<Mutex<Shared>>,
     connection: u64,
-    orders: mpsc::Sender<Order>,
+    commands: mpsc::Sender<ReceivedCommand>,
 ) {
     while let Some(Ok(bytes)) = stream.next().await {
         match frame::decode(&bytes) {
             Ok(Frame::Reply { id, body }) => {
                 let waiting = lock(&shared).waiting.remove(&id);
                 if let Some(waiting) = waiting {
-                    // It may have given up.
+                    // The call may have been given up.
                     waiting.answer.send(body).ok();
                 }
             }
             Ok(Frame::Command { id, body }) => {
-                let order = Order {
-                    ticket: Ticket { connection, id },
+                let received = ReceivedCommand {
+                    id: CommandId { connection, id },
                     command: body,
                 };
                 // A program takes no commands, and the controller sends it none.
-                orders.send(order).await.ok();
+                commands.send(received).await.ok();
             }
-            // Whatever else comes is not meant for this side.
+            // Other frames are not for this side.
             Ok(_) => {}
             Err(_) => break,
         }
@@ -369,10 +384,10 @@ async fn receive(
     if shared.connection != connection {
         return;
     }
-    // What is sent from now on goes nowhere.
+    // Frames sent from now on are discarded.
     shared.outgoing = mpsc::unbounded_channel().0;
     if !shared.lasts {
-        // Whoever waits learns that nothing will come.
+        // Waiting calls end with an error.
         shared.waiting.clear();
     }
 }

@@ -7,15 +7,22 @@ use std::{
     str::FromStr,
 };
 
-/// The socket for operators where nobody says another.
+/// The default socket for operators.
 pub const DEFAULT_SOCKET: &str = "/run/mind-ctl.sock";
 
-/// Where to reach the controller.
+/// Where to reach the controller. Parses from `ADDRESS:PORT` or the path of a socket.
+///
+/// ```
+/// use mind_api::endpoint::Endpoint;
+///
+/// assert!(matches!("198.18.0.1:4790".parse(), Ok(Endpoint::Tcp(_))));
+/// assert!(matches!("/run/mind-ctl.sock".parse(), Ok(Endpoint::Unix(_))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// From the blades' network.
     Tcp(SocketAddrV4),
-    /// From the switch itself, in whatever network namespace.
+    /// From the switch itself, in any network namespace.
     Unix(PathBuf),
 }
 
@@ -50,12 +57,12 @@ impl From<SocketAddrV4> for Endpoint {
     }
 }
 
-/// Who is at the other end of a connection to the controller.
+/// The other end of a connection to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// Somebody in the blades' network, or an operator who calls from there.
+    /// A host in the blades' network: a blade, or an operator who calls from there.
     Network(SocketAddr),
-    /// Somebody on the switch who may open its socket.
+    /// A process on the switch that may open its socket.
     Local,
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong, in Linux's words: the program that called gets the number it would get from a local `mmap`.
+//! Errors as Linux names them: a program gets the number that it would get from a local `mmap`.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Errno {
     ENOENT,
     /// No such process or domain.
     ESRCH,
-    /// A blade failed to do its part.
+    /// A blade failed to carry out a command.
     EIO,
     /// No memory blade has that much left, or the range is not mapped (as of `mprotect`).
     ENOMEM,
@@ -23,17 +23,17 @@ pub enum Errno {
     EACCES,
     /// Nothing is mapped there.
     EFAULT,
-    /// The region is being changed: ask again.
+    /// The region is being changed: try again.
     EBUSY,
     /// The area is there already.
     EEXIST,
     /// No such blade.
     ENODEV,
-    /// A length or an address that cannot be.
+    /// An invalid length or address.
     EINVAL,
     /// Longer than a memory blade's part of the address space.
     EFBIG,
-    /// No number is left for a blade.
+    /// All blade numbers are in use.
     ENOSPC,
     /// A name that is too long.
     ENAMETOOLONG,
@@ -72,7 +72,7 @@ impl fmt::Display for Errno {
     }
 }
 
-/// A refusal: Linux's word for it, and what exactly is wrong.
+/// A refusal: Linux's name for it, and what exactly is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({errno})")]
 pub struct Failure {

@@ -1,4 +1,4 @@
-//! How a frame looks on the wire: its length, and JSON.
+//! The encoding of frames: a length, and JSON.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
@@ -13,14 +13,15 @@ use crate::message::Frame;
 /// refused early.
 pub const MAX_LENGTH: usize = 1 << 20;
 
-/// How long a silent connection is trusted, and how long until it is asked again whether it is there.
+/// After how long a silent connection is probed, and how long after each probe the next one
+/// follows.
 const KEEPALIVE: Duration = Duration::from_secs(1);
-/// How often it is asked.
+/// Probes without an answer before the connection is closed.
 const KEEPALIVE_TRIES: u32 = 3;
 /// How long what was sent may stay unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(4);
 
-/// Makes a TCP connection fit for control messages: they are small, and somebody waits for each. A peer that is out of
+/// Makes a TCP connection fit for control messages: they are small, and a caller waits for each. A peer that is out of
 /// reach (its host is down, or its port) is known to be gone after about 4 seconds, silent or not.
 ///
 /// # Errors

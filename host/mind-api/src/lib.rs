@@ -1,13 +1,28 @@
-//! The control protocol: what controller, blade agents, programs and operators say to each other over TCP.
+//! The control protocol: the messages between controller, blade agents, programs and operators, over TCP and Unix
+//! sockets.
 //!
 //! A connection carries frames, each a 32-bit big-endian length and that many bytes of JSON. JSON, since this is the
 //! slow path (nothing here happens per page or per packet): a frame can be read in a capture or a log, a field can be
-//! added without a new version, and other languages need no library of ours. The first frame of the caller is a
-//! [`Hello`], which the controller answers with a [`Welcome`] or a refusal; from then on both sides send requests
-//! and answer the other's, in any order, told apart by their numbers. A blade is alive while its connection is.
+//! added without a new version, and other languages need no special library. The first frame of the caller is a
+//! [`Hello`], which the controller answers with a [`Welcome`] or a refusal; from then on both sides send requests and
+//! answer the other's, in any order, matched by their numbers. A blade counts as present while its connection is open.
 //!
-//! [`message`] holds what is said, [`operator`] what operators are told, [`errno`] what goes wrong, [`frame`] how it
-//! looks on the wire, [`endpoint`] where the controller listens, [`client`] one connection's calling side. [`program`] is what programs say to the agent of their own blade.
+//! * [`message`]: requests, replies and commands,
+//! * [`operator`]: the replies for operators,
+//! * [`errno`]: refusals,
+//! * [`frame`]: the encoding of frames,
+//! * [`endpoint`]: where the controller listens,
+//! * [`client`]: the calling side of a connection,
+//! * [`program`]: the messages between a program and the agent of its own blade.
+//!
+//! ```
+//! use mind_api::{frame, message::{Frame, Request}};
+//!
+//! let request = Frame::Request { id: 1, answered: 1, body: Request::Status };
+//! let bytes = frame::encode(&request)?;
+//! assert_eq!(frame::decode(&bytes)?, request);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod client;
 pub mod endpoint;

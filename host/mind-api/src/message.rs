@@ -1,4 +1,4 @@
-//! What is said. Addresses are global virtual addresses and lengths are bytes, unless a name says pages.
+//! The messages. Addresses are global virtual addresses and lengths are bytes, unless a name says pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use crate::{
     program::BladeReport,
 };
 
-/// Who calls.
+/// The caller's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The version of the protocol that it speaks.
@@ -58,8 +58,8 @@ pub struct Registration {
     pub name: String,
     /// The address of its interface.
     pub address: Ipv4Addr,
-    /// The Ethernet address of its interface. The controller finds the switch's port by it: a blade is whoever is
-    /// behind that port, whatever it says of itself.
+    /// The Ethernet address of its interface. The controller finds the switch's port by it: a blade is identified by
+    /// its port, not by what it says.
     pub mac: [u8; 6],
     /// Pages that a memory blade offers, that a compute blade caches at most.
     pub pages: u64,
@@ -77,7 +77,7 @@ pub enum Open {
     New,
 }
 
-/// What readers of a region see when the blade that wrote into it is gone, and with it what it had not written back.
+/// What readers of a region see when the blade that wrote to it is gone before it wrote back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLoss {
@@ -88,7 +88,7 @@ pub enum OnLoss {
     Fail,
 }
 
-/// What the controller can do to a region.
+/// A change of a region by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegionChange {
@@ -100,20 +100,20 @@ pub enum RegionChange {
     Merge,
 }
 
-/// What a blade, a program or an operator asks of the controller.
+/// A request of a blade, a program or an operator to the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
     /// This connection is a blade's agent; answered by [`Reply::Registered`].
     Register(Registration),
-    /// This connection is that of a blade's agent whose controller went, and which goes on; answered by
-    /// [`Reply::Registered`]. The first request on its connection.
+    /// This connection is that of a blade's agent that was registered before its connection to the controller ended;
+    /// answered by [`Reply::Registered`]. The first request on its connection.
     Resume {
         /// What it is for.
         kind: BladeKind,
         /// Its number among the blades of its kind.
         number: u8,
-        /// Which life of it this is.
+        /// The blade's incarnation.
         incarnation: u16,
     },
     /// A process of the domain runs on this blade from now on; answered by [`Reply::Entered`].
@@ -122,19 +122,19 @@ pub enum Request {
         domain: String,
         /// The process, as its blade numbers it.
         pid: i32,
-        /// What the domain chooses, if it is made; otherwise what it must have chosen. `None`: whatever it has, by
-        /// default [`OnLoss::LastWritten`].
+        /// The choice for the domain, if it is made; otherwise the choice that it must have. `None`: any, by default
+        /// [`OnLoss::LastWritten`].
         #[serde(default)]
         on_loss: Option<OnLoss>,
     },
-    /// It no longer does.
+    /// The process of the domain has ended, or has left it.
     ExitProcess {
         /// The protection domain.
         domain: u32,
         /// The process, as its blade numbers it.
         pid: i32,
     },
-    /// Zeroed memory that nobody else has; answered by [`Reply::Mapped`].
+    /// Maps new zeroed memory; answered by [`Reply::Mapped`].
     Map {
         /// The protection domain.
         domain: u32,
@@ -143,18 +143,18 @@ pub enum Request {
         /// What the domain may do with it.
         access: Access,
     },
-    /// A whole vma goes; an area with the last process that has it open, if it has no name.
+    /// Unmaps a whole vma; an area without a name goes with the last process that has it open.
     Unmap {
         /// The protection domain.
         domain: u32,
-        /// The process that gives it up.
+        /// The process that unmaps it.
         pid: i32,
         /// Where it begins.
         va: u64,
         /// Its length.
         length: u64,
     },
-    /// Other permissions for whole pages.
+    /// Changes the permissions of whole pages.
     Protect {
         /// The protection domain.
         domain: u32,
@@ -165,7 +165,7 @@ pub enum Request {
         /// What the domain may do with them from now on.
         access: Access,
     },
-    /// An area of the domain with a name, at the same address for all who open it; answered by [`Reply::Mapped`].
+    /// Opens an area of the domain by name, at the same address for every process; answered by [`Reply::Mapped`].
     OpenArea {
         /// The protection domain.
         domain: u32,
@@ -173,22 +173,22 @@ pub enum Request {
         pid: i32,
         /// The name, unique in the domain.
         name: String,
-        /// Bytes, if it is made; otherwise it must not be longer than the area is. 0: whatever it is.
+        /// Bytes, if it is made; otherwise at most the area's length. 0: the area's length.
         length: u64,
         /// What the domain may do with it, if it is made.
         access: Access,
         /// Whether it must be there.
         open: Open,
     },
-    /// The name goes now, the memory with the last unmap.
+    /// Removes the name of an area; its memory goes with the last unmap.
     UnlinkArea {
         /// The protection domain.
         domain: u32,
         /// The name.
         name: String,
     },
-    /// What this blade wrote to a range is to be in memory, and the blade to own nothing of it: then what it wrote
-    /// outlives it.
+    /// Completes when all that this blade wrote to a range is in memory and the blade owns nothing of it: then the
+    /// writes outlive the blade.
     Sync {
         /// The protection domain.
         domain: u32,
@@ -197,21 +197,22 @@ pub enum Request {
         /// Bytes.
         length: u64,
     },
-    /// A request of this blade for a page does not complete; the region may have to be reset.
+    /// Reports that a request of this blade for a page does not complete; the region may have to be
+    /// reset.
     ReportStuck {
         /// The page's address.
         va: u64,
     },
-    /// Memory refused for good what this blade had to write back to a page.
+    /// Reports that memory refused a write-back of this blade for good.
     ReportLoss {
         /// The page's address.
         va: u64,
     },
-    /// By an operator on the switch: something is done to the region of a page; answered by [`Reply::Region`].
+    /// By an operator on the switch: changes the region of a page; answered by [`Reply::Region`].
     ChangeRegion {
         /// An address in it.
         va: u64,
-        /// What.
+        /// The change.
         change: RegionChange,
     },
     /// Blades, domains and ports; answered by [`Reply::Status`].
@@ -229,20 +230,21 @@ pub enum Request {
         from: u64,
         /// And the one after its last.
         to: u64,
-        /// In which order; only by address are there more after those that one answer has.
+        /// In which order; only by address can a list continue beyond one answer.
         order: RegionOrder,
         /// At most so many.
         limit: u32,
     },
-    /// By an operator on the switch: what compute blades count; answered by [`Reply::Caches`].
+    /// By an operator on the switch: the counters of compute blades; answered by [`Reply::Caches`].
     ListCaches,
-    /// By an operator on the switch: whether books, tables and blades agree; answered by [`Reply::Checked`].
+    /// By an operator on the switch: whether the controller's state, the switch's tables and the blades agree; answered
+    /// by [`Reply::Checked`].
     Check,
-    /// By an operator on the switch: from now on and until this connection ends, note what becomes of packets. What
-    /// this connection asked for before is over.
+    /// By an operator on the switch: traces packets from now on until this connection ends. Replaces an earlier filter
+    /// of this connection.
     Trace(TraceFilter),
-    /// By an operator that traces: what was noted and not told yet; answered by [`Reply::Traced`] when there is
-    /// something.
+    /// By an operator that traces: the packets since the last such request; answered by [`Reply::Traced`] when there
+    /// are some.
     NextTraced,
 }
 
@@ -281,11 +283,11 @@ impl Request {
 pub enum Reply {
     /// It is done.
     Done,
-    /// The blade is one of us.
+    /// The blade is registered.
     Registered {
         /// Its number among the blades of its kind.
         number: u8,
-        /// Which life of it this is.
+        /// The blade's incarnation.
         incarnation: u16,
         /// Where compute blades send their requests.
         switch: Ipv4Addr,
@@ -294,79 +296,81 @@ pub enum Reply {
         /// Bytes of that window.
         window_size: u64,
     },
-    /// The process is the domain's.
+    /// The process belongs to the domain.
     Entered {
         /// The domain's number.
         domain: u32,
     },
-    /// The memory is there.
+    /// The memory is mapped.
     Mapped {
         /// Where it begins.
         va: u64,
         /// Bytes, whole pages.
         length: u64,
     },
-    /// What became of a region.
+    /// A region after a change.
     Region {
         /// Where it begins now.
         va: u64,
         /// Its bytes now.
         length: u64,
-        /// Whether it was changed; otherwise it was busy for too long, or not the controller's to change.
+        /// Whether it was changed; otherwise it was busy for too long, or cannot be changed so.
         changed: bool,
     },
-    /// What there is.
+    /// The state of the system.
     Status(Status),
     /// Vmas, by address.
     Vmas {
-        /// As many as one answer takes.
+        /// As many as one answer may have.
         vmas: Vec<VmaStatus>,
         /// Where the rest begins, if there is more.
         next: Option<u64>,
     },
-    /// Regions, in the order that was asked for.
+    /// Regions, in the requested order.
     Regions {
-        /// As many as one answer takes.
+        /// As many as one answer may have.
         regions: Vec<RegionStatus>,
         /// Where the rest begins, if there is more.
         next: Option<u64>,
     },
-    /// What compute blades count, by their names.
+    /// The counters of compute blades, by name.
     Caches {
         /// Those that answered.
         caches: BTreeMap<String, BladeReport>,
     },
     /// What a check found.
     Checked(Check),
-    /// What became of packets.
+    /// Traced packets.
     Traced(Traced),
 }
 
-/// What the controller asks of an agent.
+/// A command of the controller to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// A memory blade: these pages are to be zeros, each as a next version.
+    /// A memory blade: fill these pages with zeros, each as its next version.
     ZeroPages {
         /// The first, counted from the start of the blade's memory.
         first: u64,
         /// How many.
         count: u64,
     },
-    /// A memory blade: refuse what a blade that is gone may still have sent for these pages.
+    /// A memory blade: refuse write-backs to these pages that a blade which is gone may still have
+    /// on their way.
     FencePages {
         /// The first, counted from the start of the blade's memory.
         first: u64,
         /// How many.
         count: u64,
     },
-    /// A memory blade: refuse atomic operations of a life of a compute blade that is over.
+    /// A memory blade: refuse atomic operations of an incarnation of a compute blade that has
+    /// ended.
     FenceBlade {
-        /// The queue pair of that life.
+        /// The queue pair of that incarnation.
         qp: u32,
     },
-    /// A compute blade: the switch does not listen to this life of yours any more. What your programs see is out of
-    /// date: end, and them with you. Not answered.
+    /// A compute blade: the switch drops the packets of this incarnation of the blade, and its programs' memory is out
+    /// of date: end the programs and the agent. Not answered.
     Leave,
     /// A compute blade: write back what is modified of the range, then drop it; answer when memory has it.
     FlushRange {
@@ -375,30 +379,30 @@ pub enum Command {
         /// Bytes.
         length: u64,
     },
-    /// Answer with who you think you are: [`Report::Identity`].
+    /// Answer with number, incarnation and processes: [`Report::Identity`].
     Identify,
-    /// A compute blade: answer with what you count: [`Report::Cache`].
+    /// A compute blade: answer with the counters: [`Report::Cache`].
     CountCache,
 }
 
-/// What an agent answers to a command.
+/// An agent's answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
     /// It is done.
     Done,
-    /// Who it is.
+    /// The agent's identity.
     Identity(Identity),
-    /// What a compute blade counts.
+    /// A compute blade's counters.
     Cache(Box<BladeReport>),
 }
 
-/// Who an agent thinks it is.
+/// An agent's identity, as the agent has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its number among the blades of its kind.
     pub number: u8,
-    /// Which life of it this is.
+    /// The blade's incarnation.
     pub incarnation: u16,
     /// Pages that it offers, that it caches at most.
     pub pages: u64,
@@ -410,38 +414,38 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum Frame {
-    /// The first of the caller.
+    /// The caller's first frame.
     Hello(Hello),
-    /// The first of the controller, if it takes the caller.
+    /// The controller's first frame, if it accepts the caller.
     Welcome(Welcome),
-    /// The first and last of the controller, if it does not.
+    /// The controller's first and last frame, if it does not.
     Refused(Failure),
     /// To the controller.
     Request {
-        /// Chosen by the sender, higher each time; the answer carries it.
+        /// Chosen by the sender, higher each time; the answer has the same.
         id: u64,
-        /// No answer to a request of a lower number is waited for.
+        /// The sender waits for no answer to a request with a lower number.
         answered: u64,
-        /// What is asked.
+        /// The request or command.
         body: Request,
     },
     /// The answer to a request.
     Reply {
-        /// The request's.
+        /// The request's number.
         id: u64,
         /// The answer, or why not.
         body: Result<Reply, Failure>,
     },
     /// To an agent.
     Command {
-        /// Chosen by the sender; the answer carries it.
+        /// Chosen by the sender; the answer has the same.
         id: u64,
-        /// What is asked.
+        /// The request or command.
         body: Command,
     },
     /// The answer to a command.
     Carried {
-        /// The command's.
+        /// The command's number.
         id: u64,
         /// Done, or why not.
         body: Result<Report, Failure>,

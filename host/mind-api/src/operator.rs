@@ -1,4 +1,4 @@
-//! What operators are told: blades, domains, ports, vmas, regions, discrepancies, packets.
+//! The replies for operators: blades, domains, ports, vmas, regions, discrepancies, packets.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -15,39 +15,39 @@ pub struct Status {
     pub domains: Vec<DomainStatus>,
     /// Directory slots in use.
     pub slots_used: u32,
-    /// Directory slots there are.
+    /// Directory slots in all.
     pub slots: u32,
     /// The switch's ports.
     #[serde(default)]
     pub ports: Vec<PortStatus>,
-    /// What the controller copied for ports where the switch does not.
+    /// What the controller copied for ports at which the switch does not copy.
     #[serde(default)]
     pub copied: CopyStatus,
-    /// Blades that a controller waits for which took over from another. Empty once it carries requests out.
+    /// Blades that a controller still waits for after it took over from another. Empty once it carries requests out.
     #[serde(default)]
     pub awaited: Vec<String>,
 }
 
-/// What became of packets for several blades that were handed over to the controller.
+/// Packets for several blades that were handed over to the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyStatus {
     /// Packets that were handed over.
     pub packets: u64,
     /// Copies of them.
     pub copies: u64,
-    /// Blades that should have got one and were not there.
+    /// Copies not sent because the blade was not present.
     pub missing: u64,
-    /// Copies that the kernel did not take.
+    /// Copies that the kernel refused to send.
     pub unsent: u64,
 }
 
-/// Who copies a packet that comes in at a port and is for several blades.
+/// What copies a packet for several blades that comes in at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FanOut {
-    /// Nobody: such packets are dropped.
+    /// Nothing: such packets are dropped.
     #[default]
-    Nobody,
+    None,
     /// The switch, by its TC program.
     Switch,
     /// The controller.
@@ -55,10 +55,10 @@ pub enum FanOut {
 }
 
 impl FanOut {
-    /// As in JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "nobody",
+            Self::None => "none",
             Self::Switch => "switch",
             Self::Controller => "controller",
         }
@@ -75,10 +75,10 @@ pub struct PortStatus {
     pub ifindex: u32,
     /// The name of the blade behind it, if one has registered.
     pub blade: Option<String>,
-    /// Who copies what comes in there for several blades.
+    /// What copies packets for several blades that come in there.
     #[serde(default)]
     pub fan_out: FanOut,
-    /// Packets that came in there, by what became of them.
+    /// Packets that came in there, by verdict.
     pub packets: BTreeMap<String, u64>,
 }
 
@@ -96,9 +96,9 @@ pub struct BladeStatus {
     /// The switch's port that it is behind.
     #[serde(default)]
     pub port: Option<String>,
-    /// Which life of it this is.
+    /// Its incarnation.
     pub incarnation: u16,
-    /// Whether its connection is there.
+    /// Whether its connection is open.
     pub connected: bool,
     /// Pages that it offers or caches at most.
     pub pages: u64,
@@ -136,11 +136,11 @@ pub struct LossStatus {
     pub length: u64,
     /// The name of the area that it is, if it has one.
     pub area: Option<String>,
-    /// Regions with writes that were not in memory yet; one that was hit again counts again.
+    /// Regions with lost writes; a region that lost writes again counts again.
     pub regions: u64,
     /// The first address of the last one.
     pub last: u64,
-    /// The name of the blade that took it along.
+    /// The name of the blade that was lost.
     pub blade: String,
 }
 
@@ -155,17 +155,17 @@ pub struct VmaStatus {
     pub domain: u32,
     /// That domain's name.
     pub domain_name: String,
-    /// The name of the memory blade that holds its pages.
+    /// The name of the memory blade that stores its pages.
     pub memory: String,
     /// The name of the area that it is, if it has one.
     pub area: Option<String>,
     /// How often it was mapped or opened, less how often it was unmapped.
     pub users: u32,
-    /// What its domain may do with it, from the first address to the last. Ranges that touch differ.
+    /// What its domain may do with it, from the first address to the last. Adjacent ranges differ.
     pub access: Vec<AccessRange>,
     /// Its regions.
     pub regions: u32,
-    /// Regions of it that have lost writes; one that was hit again counts again.
+    /// Its regions with lost writes; a region that lost writes again counts again.
     pub lost: u64,
 }
 
@@ -203,17 +203,18 @@ pub struct RegionStatus {
     pub slot: u32,
     /// The state of its directory word, as `shared` or `modified-to-shared`.
     pub state: String,
-    /// The names of the blades in its directory word: sharers, the owner, or who still owes an answer.
+    /// The names of the blades in its directory word: sharers, the owner, or the blades that still owe an answer.
     pub blades: Vec<String>,
     /// While it is busy: the name of the blade that it will be given to.
     pub requester: Option<String>,
     /// The episode of its directory word.
     pub episode: u32,
-    /// Requests that were granted without an invalidation; about, and wraps at 2^32.
+    /// Requests that were granted without an invalidation; approximate, wraps at 2^32.
     pub accesses: u32,
     /// Invalidations begun; wraps at 2^32.
     pub invalidations: u32,
-    /// Pages that were dropped though nobody wanted them (false invalidations); wraps at 2^32.
+    /// Pages that were dropped though the requester did not ask for them (false invalidations);
+    /// wraps at 2^32.
     pub dropped: u32,
     /// Pages that were written back because of an invalidation; wraps at 2^32.
     pub flushed: u32,
@@ -222,18 +223,18 @@ pub struct RegionStatus {
 /// What a check looked at, and what it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// How many of each kind of thing were compared.
+    /// How many objects of each kind were compared.
     pub compared: BTreeMap<String, u64>,
     /// What does not agree; empty if all is well.
     pub discrepancies: Vec<Discrepancy>,
 }
 
-/// Two that should agree and do not.
+/// Two values that should agree and do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discrepancy {
     /// The object, such as `the region of 16K at 0x100000004000`.
     pub object: String,
-    /// What it should be, by the controller's books.
+    /// What it should be, by the controller's state.
     pub expected: String,
     /// What it is.
     pub found: String,
@@ -241,13 +242,13 @@ pub struct Discrepancy {
     pub fix: String,
 }
 
-/// Which packets an operator wants to be told of.
+/// Which packets an operator traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceFilter {
-    /// Only those of the connection of the compute blade of that name, what memory answers it included.
+    /// Only those of the connection of the compute blade of that name, memory's answers to it included.
     #[serde(default)]
     pub blade: Option<String>,
-    /// Only those that name an address in one of these ranges; of none: all.
+    /// Only those that name an address in one of these ranges; all if there are none.
     #[serde(default)]
     pub ranges: Vec<AddressRange>,
 }
@@ -261,24 +262,24 @@ pub struct AddressRange {
     pub length: u64,
 }
 
-/// What the switch did with some packets, in the order in which it told of them.
+/// What the switch did with some packets, in the order of their records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traced {
     /// The packets.
     pub packets: Vec<TracedPacket>,
-    /// Packets that are missing before these: they came faster than they could be told of. Some of them may not have
-    /// been asked for.
+    /// Records missing before these, because packets came faster than they could be read. Some of them may not match
+    /// the filter.
     pub lost: u64,
 }
 
 /// What the switch did with a packet. Fields that the packet did not have are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPacket {
-    /// When it came, in nanoseconds since 1970.
+    /// When it came in, in nanoseconds since 1970.
     pub when: u64,
     /// The index of the interface that it came in at.
     pub ifindex: u32,
-    /// What became of it, as in [`PortStatus::packets`].
+    /// The verdict, as in [`PortStatus::packets`].
     pub verdict: String,
     /// The opcode in its BTH.
     pub opcode: Option<u8>,
@@ -288,7 +289,7 @@ pub struct TracedPacket {
     pub psn: Option<u32>,
     /// The address that it named.
     pub va: Option<u64>,
-    /// The directory word that it met.
+    /// The directory word that it found.
     pub before: Option<u64>,
     /// The directory word that it left.
     pub after: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a program and the agent of its blade say to each other, over a Unix socket of packets
+//! The messages between a program and the agent of its blade, over a Unix socket of packets
 //! (`SOCK_SEQPACKET`): each packet is one message in JSON, with at most one descriptor.
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //!    | Detach ---------------------->    |  closes the connection
 //! ```
 //!
-//! Who the program is, the agent learns from the socket (`SO_PEERCRED`). The end of the socket
-//! means that the agent is gone, and nobody resolves faults any more.
+//! The agent learns the program's process id from the socket (`SO_PEERCRED`). The end of the
+//! connection means that the agent is gone, and faults are not resolved any more.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -52,52 +52,53 @@ const BACKLOG: i32 = 128;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum ToBlade {
-    /// First: it wants to run in a protection domain.
+    /// First: to run in a protection domain.
     Attach {
         /// The version that it speaks.
         version: u32,
         /// The domain's name; made if there is none of that name.
         domain: String,
-        /// What its readers are to see when writes are lost; `None`: whatever it has chosen.
+        /// What its readers are to see when writes are lost; `None`: what the domain has chosen.
         #[serde(default)]
         on_loss: Option<OnLoss>,
     },
-    /// Instead, by an operator: how are things? Answered by [`FromBlade::Report`]; may be repeated.
+    /// Instead, by an operator: the agent's counters. Answered by [`FromBlade::Report`]; may be
+    /// repeated.
     Report,
     /// Second, with a userfaultfd: the window is mapped and registered.
     Userfault,
-    /// From then on.
+    /// After that: a call.
     Call {
         /// Chosen by the program; the answer carries it.
         id: u64,
-        /// What it wants.
+        /// The call.
         call: Call,
     },
-    /// Last, if the process goes on without the window: nothing of the window is mapped in it any
+    /// Last, if the process goes on without the window, of which nothing may be mapped in it any
     /// more. Answered by the end of the connection. Without this, a process is a member until it
     /// ends.
     Detach,
 }
 
-/// What a program asks of the system.
+/// A program's call to the system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum Call {
-    /// Zeroed memory that nobody else has.
+    /// Maps new zeroed memory.
     Map {
         /// Bytes, rounded up to whole pages.
         length: u64,
         /// What the domain may do with it.
         access: Access,
     },
-    /// A whole vma goes.
+    /// Unmaps a whole vma.
     Unmap {
         /// Where it begins.
         va: u64,
         /// Its length.
         length: u64,
     },
-    /// Other permissions for whole pages.
+    /// Changes the permissions of whole pages.
     Protect {
         /// The first page.
         va: u64,
@@ -106,26 +107,26 @@ pub enum Call {
         /// What the domain may do with them from now on.
         access: Access,
     },
-    /// Have what this blade's programs wrote to a range in memory (`msync` with `MS_SYNC`).
+    /// Completes when all that this blade's programs wrote to a range is in memory (`msync` with
+    /// `MS_SYNC`).
     Sync {
         /// Where it begins.
         va: u64,
         /// Its length.
         length: u64,
     },
-    /// An area of the domain with a name, at the same address on every blade.
+    /// Opens an area of the domain by name, at the same address on every blade.
     OpenArea {
         /// The name, unique in the domain.
         name: String,
-        /// Bytes, if it is made; otherwise it must not be longer than the area is. 0: whatever it
-        /// is.
+        /// Bytes, if it is made; otherwise at most the area's length. 0: the area's length.
         length: u64,
         /// What the domain may do with it, if it is made.
         access: Access,
         /// Whether it must be there.
         open: Open,
     },
-    /// The name goes.
+    /// Removes the name of an area.
     UnlinkArea {
         /// The name.
         name: String,
@@ -156,10 +157,10 @@ pub const BUCKETS_NS: [u64; 43] = {
     bounds
 };
 
-/// Faults that took one way through the directory.
+/// Faults that caused one transition of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransitionReport {
-    /// The way, as `I->S`.
+    /// The transition, as `I->S`.
     pub transition: String,
     /// How many.
     pub count: u64,
@@ -176,14 +177,14 @@ pub struct TransitionReport {
     pub buckets: Vec<u64>,
 }
 
-/// What a compute blade's agent counted since it began, and how things are now.
+/// What a compute blade's agent counted since it began, and its present state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BladeReport {
     /// Programs.
     pub programs: u64,
     /// Pages cached.
     pub pages: u64,
-    /// Pages that may be.
+    /// Pages that may be cached.
     pub capacity: u64,
     /// Faults taken.
     pub faults: u64,
@@ -195,32 +196,33 @@ pub struct BladeReport {
     pub requests: u64,
     /// Requests sent again because no answer came in time.
     pub timeouts: u64,
-    /// Requests that were told to come again.
+    /// Requests that were refused as "busy".
     pub busy: u64,
-    /// Requests of which the controller was told that they do not complete.
+    /// Reports to the controller of requests that do not complete.
     #[serde(default)]
-    pub appeals: u64,
+    pub reported_stuck: u64,
     /// Requests given up because of the deadline.
     pub expired: u64,
     /// Pages written back.
     pub write_backs: u64,
-    /// Pages that went to make room.
+    /// Pages evicted to make room.
     pub evictions: u64,
     /// Invalidations answered.
     pub invalidations: u64,
-    /// Pages dropped by an invalidation though nobody asked for them.
+    /// Pages dropped by an invalidation though the requester did not ask for them.
     pub false_invalidations: u64,
     /// Pages whose last writes are lost.
     pub lost: u64,
-    /// Datagrams that answered nothing any more, or were for an earlier life of the blade.
+    /// Datagrams that answered no request under way, or were for an earlier incarnation of the
+    /// blade.
     pub ignored: u64,
-    /// Datagrams that were no messages.
+    /// Datagrams that could not be parsed.
     pub malformed: u64,
     /// Datagrams that could not be sent.
     pub unsent: u64,
     /// The smoothed round trip, in nanoseconds, once there is one.
     pub round_trip_ns: Option<u64>,
-    /// Faults that took a request, by their way through the directory.
+    /// Faults that took a request, by transition of the directory.
     pub transitions: Vec<TransitionReport>,
 }
 
@@ -237,30 +239,30 @@ pub enum FromBlade {
         /// The blade's number.
         blade: u8,
     },
-    /// The program may use the window now.
+    /// The program is attached and may use the window.
     Attached,
-    /// It may not.
+    /// The program is not attached.
     Refused(Failure),
     /// The answer to a call; a range, where the call makes one.
     Answer {
-        /// The call's.
+        /// The call's number.
         id: u64,
         /// The answer, or why not.
         result: Result<Option<Mapping>, Failure>,
     },
-    /// Threads touched a page in a way that the domain may not.
+    /// Threads accessed a page without the domain's permission.
     Denied {
         /// First address of the page.
         page: u64,
-        /// Whether they may read it.
+        /// Whether the domain may read it.
         readable: bool,
     },
-    /// Threads touched a page that can't be had.
+    /// Threads accessed a page that is lost, or that no memory blade serves.
     Unreachable {
         /// First address of the page.
         page: u64,
     },
-    /// What was denied or out of reach in this range may be otherwise now.
+    /// What was denied or unreachable in this range may have changed.
     Changed {
         /// The range.
         range: Mapping,
@@ -301,7 +303,7 @@ impl Packets {
             ancillary.push(SendAncillaryMessage::ScmRights(fds));
         }
         loop {
-            // No SIGPIPE: the other side may go at any time.
+            // No SIGPIPE: the other side may close at any time.
             let sent = rustix::net::sendmsg(
                 &self.0,
                 &[IoSlice::new(&bytes)],
@@ -321,7 +323,7 @@ impl Packets {
     ///
     /// # Errors
     ///
-    /// Those of `recvmsg(2)`; `InvalidData` for what is no message.
+    /// Those of `recvmsg(2)`; `InvalidData` for bytes that are not a message.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut bytes = vec![0; MAX_LENGTH];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -382,7 +384,7 @@ impl AsFd for Packets {
     }
 }
 
-/// Where an agent waits for programs. The socket's file goes with it.
+/// Accepts programs for an agent. Dropping it removes the socket's file.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -390,7 +392,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`, in place of what a former agent left there.
+    /// Listens at `path`; replaces the socket that an earlier agent left there.
     ///
     /// # Errors
     ///

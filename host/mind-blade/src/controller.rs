@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use mind_api::{
     Client, ClientError, Reply, Request,
-    client::Order,
+    client::ReceivedCommand,
     message::{BladeKind, Registration},
 };
 use tokio::sync::mpsc;
@@ -18,43 +18,42 @@ use crate::{Common, interface::Interface};
 /// How long a call may take: unmapping waits for the flushes of other blades.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// How long to wait before the next try to reach a controller that went: at first, and at most.
+/// How long to wait between attempts to connect again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// What became of a registration.
+/// The result of a registration.
 pub(crate) struct Registered {
     pub(crate) client: Client,
-    pub(crate) orders: Orders,
+    pub(crate) commands: Orders,
     pub(crate) number: u8,
     pub(crate) incarnation: u16,
     pub(crate) switch: Ipv4Addr,
     pub(crate) own: Interface,
 }
 
-/// What the controller wants, also when it is another one than before.
+/// The controller's commands, also over later connections.
 pub(crate) struct Orders {
     client: Client,
     endpoint: SocketAddrV4,
     name: String,
-    /// Says who is back.
+    /// The first request on a new connection.
     resume: Request,
-    incoming: mpsc::Receiver<Order>,
+    incoming: mpsc::Receiver<ReceivedCommand>,
 }
 
 impl Orders {
-    /// The next one. A controller that goes is waited for, as long as it takes: the data plane goes on without it.
+    /// The next command. Without a connection it waits for the next controller, for as long as it takes: the data plane
+    /// works without it.
     ///
     /// # Errors
     ///
-    /// When a controller has come that does not know this life of the blade.
-    pub(crate) async fn next(&mut self) -> Result<Order> {
+    /// When the next controller does not know this incarnation of the blade.
+    pub(crate) async fn next(&mut self) -> Result<ReceivedCommand> {
         loop {
             match self.incoming.recv().await {
                 Some(order) => return Ok(order),
                 None => {
-                    tracing::warn!(
-                        "the controller is gone; what is asked of it waits for the next one"
-                    );
+                    tracing::warn!("the controller is gone; requests wait for the next one");
                     self.resume().await?;
                     tracing::info!("the controller is back");
                 }
@@ -73,7 +72,7 @@ impl Orders {
                 }
                 Err(ClientError::Refused(failure)) => {
                     return Err(failure)
-                        .context("the controller does not know this life of the blade");
+                        .context("the controller does not know this incarnation of the blade");
                 }
                 Err(error) => tracing::debug!(%error, "not yet"),
             }
@@ -99,7 +98,7 @@ pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Re
     let reply = client
         .call(Request::Register(registration))
         .await
-        .context("the controller does not take this blade")?;
+        .context("the controller refused this blade")?;
     let Reply::Registered {
         number,
         incarnation,
@@ -110,7 +109,7 @@ pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Re
         bail!("the controller answers a registration with {reply:?}");
     };
     client.outlive_connection();
-    let orders = Orders {
+    let commands = Orders {
         client: client.clone(),
         endpoint: common.controller,
         name: common.name.clone(),
@@ -123,7 +122,7 @@ pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Re
     };
     Ok(Registered {
         client,
-        orders,
+        commands,
         number,
         incarnation,
         switch,
@@ -131,10 +130,10 @@ pub(crate) async fn register(common: &Common, kind: BladeKind, pages: u64) -> Re
     })
 }
 
-/// Tells whoever started the agent that it is ready (`sd_notify(3)`).
+/// Notifies the service manager that the agent is ready (`sd_notify(3)`).
 pub(crate) fn ready() -> Result<()> {
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
-        .context("cannot tell whoever started this agent that it is ready")
+        .context("cannot notify the service manager that this agent is ready")
 }
 
 /// Waits for SIGTERM or SIGINT.

@@ -1,4 +1,4 @@
-//! What an agent must know of the interface that leads to the switch.
+//! The addresses of the interface that leads to the switch.
 
 use std::net::Ipv4Addr;
 

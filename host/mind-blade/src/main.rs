@@ -62,7 +62,7 @@ enum Role {
     Man(manual::Man),
 }
 
-/// What both take.
+/// Options of both roles.
 #[derive(clap::Args)]
 struct Common {
     /// The blade's name, for people; by default the host's.
@@ -80,7 +80,7 @@ struct Common {
 }
 
 impl Common {
-    /// Shows what `gather` finds, if it is asked for.
+    /// Serves the metrics that `gather` returns, if `--metrics` is given.
     async fn show_metrics<G, F>(&self, gather: G) -> Result<()>
     where
         G: Fn() -> F + Clone + Send + Sync + 'static,
@@ -123,7 +123,7 @@ fn run(role: Role) -> Result<()> {
         Role::Completions(args) => args.print(command()),
         Role::Man(args) => args.write(command()),
     };
-    // Whatever still runs ends with the process; some of it waits for an engine that does not end.
+    // Remaining tasks end with the process; some of them wait for an engine that does not end.
     runtime.shutdown_background();
     result
 }

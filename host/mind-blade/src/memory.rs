@@ -1,5 +1,5 @@
-//! The agent of a memory blade: allocates the pages, loads the program that serves them, and
-//! zeroes them when the controller gives them to somebody. The data path is the program's alone.
+//! The agent of a memory blade: allocates the pages, loads the program that serves them, and zeroes
+//! them when the controller maps them. The data path is in the eBPF program only.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use mind_api::{
     message::{BladeKind, Identity, Report},
 };
 use mind_common::{addr::PAGE_SIZE, id::Connection, verdict::Verdict};
-use mind_dataplane::{MemoryLimits, Responder, Store, Tally, attach};
+use mind_dataplane::{MemoryLimits, PacketCounters, Responder, Store, attach};
 use mind_metrics::{Families, catalogue};
 
 use crate::{Common, controller};
@@ -41,13 +41,13 @@ pub(crate) struct Args {
 struct Pinned {
     interface: String,
     folder: PathBuf,
-    /// Locked as long as the agent lives; the kernel lets go of it.
+    /// Locked as long as the agent runs; the kernel unlocks it at its end.
     _lock: File,
 }
 
 impl Pinned {
-    /// Takes the folder, and removes what an agent left there that was killed: its program would go on serving pages
-    /// that the controller has given up.
+    /// Locks the folder, and removes what a killed agent left there: its program would go on serving pages that the
+    /// controller has given up.
     fn take(interface: &str, folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -84,7 +84,7 @@ impl Drop for Pinned {
         if let Err(error) = self.remove() {
             tracing::error!(%error, "the responder stays pinned, or attached");
         }
-        // Gone with the last pin, where it was ours.
+        // The folder goes with the last pin, if this agent made it.
         let _ = std::fs::remove_dir(&self.folder);
     }
 }
@@ -110,9 +110,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let (shown, name) = (Arc::clone(&responder), args.common.name.clone());
     args.common
         .show_metrics(move || {
-            let tally = shown.tally(ifindex);
-            let tally = tally.inspect_err(|error| tracing::warn!(%error, "packets are not shown"));
-            std::future::ready(families(&name, args.size, tally.ok().as_ref()))
+            let counters = shown.packet_counters(ifindex);
+            let counters =
+                counters.inspect_err(|error| tracing::warn!(%error, "packets are not shown"));
+            std::future::ready(families(&name, args.size, counters.ok().as_ref()))
         })
         .await?;
     tracing::info!(
@@ -128,10 +129,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     loop {
         tokio::select! {
             result = &mut end => return result,
-            order = registered.orders.next() => {
-                let order = order.context("its memory is lost")?;
-                if matches!(order.command, Command::Leave) {
-                    bail!("the switch does not ask this memory blade any more; its memory is lost");
+            received = registered.commands.next() => {
+                let received = received.context("its memory is lost")?;
+                if matches!(received.command, Command::Leave) {
+                    bail!("the switch sends no requests to this memory blade any more; its memory is lost");
                 }
                 let store = responder.open_store()?;
                 let identity = Identity {
@@ -140,26 +141,26 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                     pages,
                     processes: BTreeSet::new(),
                 };
-                let work = move || carry_out(&store, identity, &order.command);
+                let work = move || carry_out(&store, identity, &received.command);
                 let result = tokio::task::spawn_blocking(work)
                     .await
                     .context("zeroing pages failed")?;
-                if registered.client.carried(order.ticket, result).is_err() {
-                    tracing::warn!("the controller went without waiting for an answer");
+                if registered.client.answer_command(received.id, result).is_err() {
+                    tracing::warn!("the connection to the controller ended before an answer was sent");
                 }
             }
         }
     }
 }
 
-/// What Prometheus is told.
-fn families(blade: &str, bytes: u64, tally: Option<&Tally>) -> Families {
+/// The metrics of a memory blade.
+fn families(blade: &str, bytes: u64, counters: Option<&PacketCounters>) -> Families {
     let mut families = Families::with_label("blade", blade);
     families.of(&catalogue::OFFERED).add(&[], bytes as f64);
     let mut packets = families.of(&catalogue::RESPONDER_PACKETS);
     // Those that were not met, too: a rate begins with the first.
     for verdict in Verdict::ALL {
-        let count = tally.map_or(0, |tally| tally.of_verdict(verdict));
+        let count = counters.map_or(0, |counters| counters.of_verdict(verdict));
         packets.add(&[verdict.name(), verdict.kind().name()], count as f64);
     }
     families
@@ -175,10 +176,10 @@ fn carry_out(store: &Store, identity: Identity, command: &Command) -> Result<Rep
         Command::ZeroPages { first, count } => store.zero(number(first)?, number(count)?),
         Command::FencePages { first, count } => store.fence(number(first)?, number(count)?),
         Command::FenceBlade { qp } => {
-            let Some(life) = Connection::from_qp(qp) else {
+            let Some(connection) = Connection::from_qp(qp) else {
                 return Err(invalid(format!("no compute blade has queue pair {qp:#x}")));
             };
-            store.fence_blade(life);
+            store.fence_blade(connection);
             Ok(())
         }
         Command::Identify => return Ok(Report::Identity(identity)),

@@ -22,11 +22,11 @@ pub const INTERRUPTED: u8 = 130;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// Prints a result and a line end. A reader that has seen enough (`| head`) ends the program quietly, with success.
+/// Prints a result and a line end. A closed pipe (`| head`) ends the program quietly, with success.
 ///
 /// # Errors
 ///
-/// Whatever else keeps standard output from being written.
+/// Any other error of writing to standard output.
 pub fn print(text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
@@ -36,8 +36,8 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Sends a daemon's log to stderr, coloured on a terminal; what is logged is for [`LOG_VARIABLE`] to say, `info` by
-/// default. To be called once.
+/// Sends a daemon's log to stderr, coloured on a terminal; [`LOG_VARIABLE`] sets what is logged, by default `info` and
+/// above. To be called once.
 pub fn log_to_stderr() {
     tracing_subscriber::fmt()
         .with_env_filter(
@@ -51,8 +51,7 @@ pub fn log_to_stderr() {
         .init();
 }
 
-/// Sends what a tool has to say besides its result to stderr, coloured on a terminal, down to `level`: a person reads
-/// it while it comes, so it has no times. To be called once.
+/// Sends a tool's log to stderr, coloured on a terminal, down to `level`, without times. To be called once.
 pub fn tell_on_stderr(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)
@@ -63,7 +62,7 @@ pub fn tell_on_stderr(level: LevelFilter) {
         .init();
 }
 
-/// What the program called `name` ends with; an error is printed with all its causes.
+/// The exit code of the program called `name`; an error is printed with all its causes.
 pub fn exit(name: &str, result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,11 +77,11 @@ pub fn exit(name: &str, result: anyhow::Result<()>) -> ExitCode {
 ///
 /// # Errors
 ///
-/// What is wrong with it, for `clap`.
+/// The message for `clap`.
 pub fn whole_pages(text: &str) -> Result<u64, String> {
     let config = parse_size::Config::new().with_binary();
     let bytes = config.parse_size(text).unwrap_or(0);
-    // Fractions are rounded, and no number of pages that is wanted has any.
+    // Fractions are rounded; whole pages have none.
     if bytes == 0 || !bytes.is_multiple_of(PAGE) || text.contains('.') {
         return Err(format!(
             "`{text}` is no size; expected whole pages of 4K, such as 256M"

@@ -1,7 +1,7 @@
 //! Attaching the programs to interfaces, with links that are pinned and so outlive the process.
 //!
 //! The order matters. What XDP passes up without a TC program behind it reaches the bridge, which
-//! floods it to everybody; so TC is attached first, then XDP, and only then may the port pass
+//! floods it to all ports; so TC is attached first, then XDP, and only then may the port pass
 //! anything up ([`PORT_FANS_OUT`](mind_common::table::PORT_FANS_OUT)). Detaching goes backwards.
 //!
 //! XDP is attached natively or not at all: generic XDP has no frames of several buffers.
@@ -45,22 +45,22 @@ pub fn index_of(name: &str) -> Result<u32> {
     }
 }
 
-/// Who copies a packet that comes in at a port and is for several blades.
+/// What copies a packet for several blades that comes in at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOut {
     /// The switch itself, by its TC program.
     Switch,
-    /// The controller, who gets it over a ring buffer ([`Copies`](crate::Copies)).
+    /// The controller, which reads it from a ring buffer ([`Copies`](crate::Copies)).
     Controller,
 }
 
-/// Attaches the switch to the port `interface`, and pins the links in `folder`. What is behind
-/// the port is said before, with [`Switch::set_port`].
+/// Attaches the switch to the port `interface`, and pins the links in `folder`. Call
+/// [`Switch::set_port`] first, which says what is behind the port.
 ///
 /// # Errors
 ///
-/// When the interface is missing or the driver refuses; then nothing stays attached. When it is tcx that is refused,
-/// so that [`FanOut::Controller`] may do, [`Error::is_of_fan_out`] says so.
+/// When the interface is missing or the driver refuses; then nothing stays attached. [`Error::is_of_fan_out`] says
+/// whether it is tcx that is refused, so that [`FanOut::Controller`] may work.
 pub fn attach_port(
     switch: &mut Switch,
     interface: &str,
@@ -100,7 +100,8 @@ pub fn detach_port(switch: &mut Switch, interface: &str, folder: &Path) -> Resul
     detach_links(interface, folder)
 }
 
-/// The same, where the maps are not this build's: XDP goes first, so that nothing is passed up to TC any more.
+/// The same for links whose maps are of another build: XDP is detached first, so that nothing is passed up to TC any
+/// more.
 ///
 /// # Errors
 ///
@@ -110,8 +111,8 @@ pub fn detach_links(interface: &str, folder: &Path) -> Result<()> {
     remove(&link(folder, interface, program::FAN_OUT))
 }
 
-/// Whether the switch's programs are attached to the port `interface`, by links that are pinned in `folder`: XDP, and TC
-/// where the port's entry says so. Otherwise, which is not, and why.
+/// Whether the switch's programs are attached to the port `interface`, by links that are pinned in `folder`: XDP, and
+/// TC where the port's entry says so. Otherwise returns which is not, and why.
 ///
 /// # Errors
 ///

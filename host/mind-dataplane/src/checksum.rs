@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
-/// Has a UDP socket send checksums of 0, which RoCEv2 allows. One that is left to the card would be sent on unfinished
-/// by the switch (`SO_NO_CHECK`, socket(7)).
+/// Makes a UDP socket send checksums of 0, which RoCEv2 allows (`SO_NO_CHECK`, socket(7)). A checksum that is left to
+/// the network card would pass the switch incomplete.
 ///
 /// # Errors
 ///

@@ -15,20 +15,21 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::{Error, Result, value::Plain};
 
-/// The ring, and where blades are. Readable ([`AsFd`]) when there is something to copy.
+/// The ring of packets, and the addresses of blades. Readable ([`AsFd`]) when there is something to
+/// copy.
 pub struct Copies {
     ring: RingBuf<MapData>,
     compute: Array<MapData, Plain<Peer>>,
 }
 
-/// What came of taking packets.
+/// The result of [`Copies::take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Packets that were handed over.
     pub packets: u64,
     /// Copies of them that were given out.
     pub copies: u64,
-    /// Blades that should get one and are not there.
+    /// Copies not made because the blade is not present.
     pub missing: u64,
 }
 
@@ -46,12 +47,12 @@ impl Copies {
         })
     }
 
-    /// Takes all packets that are there, and gives each copy, the UDP payload of an INVALIDATE, to `send` with the
+    /// Takes all packets out of the ring, and gives each copy, the UDP payload of an INVALIDATE, to `send` with the
     /// address of its blade.
     pub fn take(&mut self, mut send: impl FnMut(Ipv4Addr, &[u8])) -> Taken {
         let mut taken = Taken::default();
         while let Some(item) = self.ring.next() {
-            // The programs put nothing else there.
+            // The programs write nothing else to the ring.
             let Ok(packet) = HandedOver::read_from_bytes(&item) else {
                 continue;
             };

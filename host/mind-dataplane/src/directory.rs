@@ -23,8 +23,8 @@ const GENERATION: &str = "GENERATION";
 /// The names of its maps.
 pub(crate) const MAPS: [&str; 4] = [BLOCKS, TABLES, SLOTS, GENERATION];
 
-/// The directory. It hands nothing out by itself: which table and which slot is whose is the
-/// caller's to keep.
+/// The directory's maps. It allocates nothing: the caller keeps which table belongs to which block
+/// and which slot to which region.
 pub struct Directory {
     tables: Mapped<BlockTable>,
     slots: Mapped<Slot>,
@@ -40,7 +40,7 @@ impl Directory {
         })
     }
 
-    /// How current what slots remember must be to be believed.
+    /// The generation that a slot's memo must have to be valid.
     pub fn generation(&self) -> Generation {
         let at = self.at_generation().as_ptr();
         // SAFETY: fields of the mapping's only value; see `at_generation`.
@@ -57,17 +57,17 @@ impl Directory {
         }
     }
 
-    /// Makes everything that slots remember doubtful, so that packets ask the tries again. To be
-    /// called after a trie was changed ([`Switch`](crate::Switch) does), and while a slot changes
-    /// its region (its [handle](SlotHandle) does).
-    pub(crate) fn doubt(&self) {
+    /// Makes all memos invalid, so that packets search the tries again. To be called after a trie
+    /// was changed ([`Switch`](crate::Switch) does), and while a slot changes its region (its
+    /// [handle](SlotHandle) does).
+    pub(crate) fn invalidate_memos(&self) {
         // SAFETY: a field of the mapping's only value; see `at_generation`.
         let number =
             unsafe { AtomicU64::from_ptr(&raw mut (*self.at_generation().as_ptr()).number) };
         number.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Says that there is a translation entry for 2^`shift` bytes, before there is.
+    /// Notes a translation entry for 2^`shift` bytes, before it is inserted.
     pub(crate) fn note_finest(&self, shift: u32) {
         // SAFETY: as above.
         let finest =
@@ -145,7 +145,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes block table `table` one of no pages.
+    /// Clears block table `table`.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl SlotHandle<'_> {
         accesses: AtomicU32;
         /// Invalidations begun; wraps at 2^32.
         invalidations: AtomicU32;
-        /// Who waits, as a [`Queue`](mind_common::directory::Queue)'s bits.
+        /// The blades that wait, as a [`Queue`](mind_common::directory::Queue)'s bits.
         queue: AtomicU64;
         /// Pages dropped by false invalidations; wraps at 2^32.
         dropped: AtomicU32;
@@ -213,7 +213,7 @@ impl SlotHandle<'_> {
         unsafe { AtomicU64::from_ptr(field) }
     }
 
-    /// Its region; `None` while it has none, or something that is none.
+    /// Its region; `None` while it has none, or the field is invalid.
     pub fn region(&self) -> Option<Region> {
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).region };
@@ -227,7 +227,7 @@ impl SlotHandle<'_> {
         Word::from_raw(self.atomic(field).load(Ordering::Acquire))
     }
 
-    /// Puts `new` in the place of the word `old`.
+    /// Replaces the word `old` by `new`.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl SlotHandle<'_> {
             .map_err(Word::from_raw)
     }
 
-    /// What began its latest episode.
+    /// The request that began its latest episode.
     pub fn origin(&self) -> Origin {
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).origin };
@@ -249,9 +249,10 @@ impl SlotHandle<'_> {
     }
 
     /// Makes it `region`'s. The programs look at the word first: change the region only while the
-    /// word is free or [held](mind_machines::controller::procedure::lock).
+    /// word is free or [locked](mind_machines::controller::procedure::lock).
     ///
-    /// Between the two the slot has no region, so a write-back that comes just then is told "busy".
+    /// Between the two the slot has no region, so a write-back that comes just then is refused as
+    /// "busy".
     pub fn set_region(self, region: Region) {
         self.leave_region();
         // SAFETY: see `atomic`.
@@ -260,13 +261,13 @@ impl SlotHandle<'_> {
             .store(Slot::pack(region), Ordering::Release);
     }
 
-    /// Takes the region away, and lets nobody believe any more what was remembered for it. Whoever
-    /// sees the next region sees the next generation, too.
+    /// Removes the region, and makes its memo invalid. A packet that reads the next region reads
+    /// the next generation, too.
     fn leave_region(self) {
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).region };
         self.atomic(field).store(0, Ordering::Release);
-        self.directory.doubt();
+        self.directory.invalidate_memos();
     }
 
     /// Sets the whole slot, word last. For slots that no program can find yet.
@@ -299,7 +300,7 @@ impl SlotHandle<'_> {
         }
     }
 
-    /// What it remembers.
+    /// Its memo.
     pub fn memo(self) -> Memo {
         let at = self.at.as_ptr();
         // SAFETY: see `atomic`.
@@ -310,7 +311,7 @@ impl SlotHandle<'_> {
         }
     }
 
-    /// Makes it remember `memo`, whatever the tries say.
+    /// Sets its memo, whatever the tries say.
     #[cfg(feature = "harness")]
     pub fn set_memo(self, memo: Memo) {
         let at = self.at.as_ptr();

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The crate's errors, and what to do about each.
 
 use std::{io, path::PathBuf};
 
@@ -49,11 +49,11 @@ pub enum Error {
     /// An index is beyond a map that was sized too small.
     #[error("{what} {index} is beyond the limit of {limit}; load with a higher limit")]
     Limit {
-        /// What is counted.
+        /// What the index numbers.
         what: &'static str,
-        /// What was asked for.
+        /// The index.
         index: u64,
-        /// First index that there is not.
+        /// The first index beyond the map.
         limit: u64,
     },
     /// A map could not be mapped into memory.

@@ -5,16 +5,32 @@
 //! * [`Responder`]: a memory blade's program and pages,
 //! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
-//! * [`checksum`]: what the blades' sockets leave out,
-//! * [`Tally`]: packets by verdict,
+//! * [`checksum`]: UDP sockets without checksums, for blades,
+//! * [`PacketCounters`]: packets by verdict,
 //! * [`Copies`]: packets for several blades, where the controller copies them,
-//! * [`Traces`]: what became of each packet, for those who ask; [`TraceControl`]: who asks for what.
+//! * [`Traces`]: the records of traced packets; [`TraceControl`]: which packets are traced.
 //!
-//! What the values mean is said in [`mind_common::table`]; no policy lives here.
+//! The layouts and units of values are those of [`mind_common::table`]; no policy lives here.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use mind_common::table::Port;
+//! use mind_dataplane::{Switch, SwitchLimits, attach};
+//!
+//! let mut switch = Switch::load(&SwitchLimits::default())?;
+//! switch.set_identity([198, 18, 0, 1].into(), [2, 0, 0, 0, 0, 1])?;
+//! let folder = Path::new("/sys/fs/bpf/example");
+//! switch.pin(folder)?;
+//! switch.set_port(attach::index_of("eth1")?, Port::memory(0))?;
+//! attach::attach_port(&mut switch, "eth1", folder, attach::FanOut::Switch)?;
+//! # Ok::<(), mind_dataplane::Error>(())
+//! ```
 
 pub mod attach;
 pub mod checksum;
 mod copies;
+mod counters;
 mod directory;
 mod error;
 #[cfg(feature = "harness")]
@@ -26,11 +42,11 @@ mod object;
 mod responder;
 mod store;
 mod switch;
-mod tally;
 mod traces;
 mod value;
 
 pub use copies::{Copies, Taken};
+pub use counters::PacketCounters;
 pub use directory::{Directory, SlotHandle};
 pub use error::{Error, Result};
 pub use limits::{MemoryLimits, SwitchLimits};
@@ -38,5 +54,4 @@ pub use object::digest as object_digest;
 pub use responder::Responder;
 pub use store::Store;
 pub use switch::Switch;
-pub use tally::Tally;
 pub use traces::{TraceControl, Traces};

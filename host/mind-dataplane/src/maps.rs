@@ -1,4 +1,4 @@
-//! The maps of a plane, by name: typed access to their entries, with errors that say which.
+//! The maps of the data plane, by name: typed access to their entries, with errors that name them.
 
 use std::{collections::BTreeMap, fmt::Debug, path::Path};
 
@@ -107,7 +107,7 @@ impl Maps {
             .map_err(failed(name, "write", format_args!("{key:?}/{prefix_len}")))
     }
 
-    /// Removes an entry from the trie `name`; whether it was there.
+    /// Removes an entry from the trie `name`; returns whether it was there.
     pub(crate) fn remove_prefix<K: Value + Debug, V: Value>(
         &mut self,
         name: &'static str,
@@ -154,7 +154,7 @@ impl Maps {
             .map_err(failed(name, "write", format_args!("{key:?}")))
     }
 
-    /// Removes an entry from the hash map `name`; whether it was there.
+    /// Removes an entry from the hash map `name`; returns whether it was there.
     pub(crate) fn remove<K: Pod + Debug, V: Pod>(
         &mut self,
         name: &'static str,
@@ -196,7 +196,7 @@ impl Maps {
         stages.set(0, program, 0).map_err(failed(name, "write", 0))
     }
 
-    /// The map `name` once more, for somebody else.
+    /// Another handle of the map `name`.
     pub(crate) fn open_again(&self, name: &'static str) -> Result<Map> {
         let id = self.data(name)?.info().map_err(unfit(name))?.id();
         MapData::from_id(id)

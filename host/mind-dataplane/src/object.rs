@@ -23,8 +23,8 @@ pub(crate) mod program {
     pub(crate) const RESPONDER: &str = "mind_responder";
 }
 
-/// Loads the object, its maps as large as `sizes` says and else with the one entry that the
-/// object gives them. Programs are loaded one by one, by who wants them.
+/// Loads the object, its maps as large as `sizes` says and else with the one entry that the object
+/// gives them. Programs are loaded one by one, when they are needed.
 pub(crate) fn load(
     sizes: &[(&'static str, u32)],
     tries: u32,
@@ -132,7 +132,7 @@ pub(crate) fn pin(
 /// then.
 pub(crate) fn unpin(folder: &Path, names: impl IntoIterator<Item = &'static str>) -> Result<()> {
     remove_pins(folder, names)?;
-    // Links of ports that are still attached keep it; whoever removes the last one tries again.
+    // Links of ports that are still attached keep the folder; it is removed with the last one.
     let _ = std::fs::remove_dir(folder);
     Ok(())
 }
@@ -159,7 +159,7 @@ pub(crate) fn remove_pins(
     Ok(())
 }
 
-/// What the object is known by: two of the same digest have the same programs and maps. SHA-256, in hexadecimal.
+/// The object's SHA-256, in hexadecimal: two objects of one digest have the same programs and maps.
 pub fn digest() -> String {
     use sha2::{Digest as _, Sha256};
     let bytes = Sha256::digest(OBJECT);

@@ -6,10 +6,10 @@ use aya::{Ebpf, programs::Xdp};
 use mind_common::table::{self, MAX_TRIES};
 
 use crate::{
-    MemoryLimits, Result, Store, Tally,
+    MemoryLimits, PacketCounters, Result, Store, counters,
     maps::Maps,
     object::{self, program},
-    store, tally,
+    store,
 };
 
 const RESPONDER: &str = "RESPONDER";
@@ -18,7 +18,7 @@ const OPERATIONS: &str = "OPERATIONS";
 /// All maps that belong to a memory blade.
 const MAPS: [&str; 5] = [
     RESPONDER,
-    tally::MAP,
+    counters::MAP,
     store::MAPS[0],
     store::MAPS[1],
     store::MAPS[2],
@@ -47,7 +47,7 @@ impl Responder {
     /// When the kernel refuses, for want of privileges or memory.
     pub fn load(limits: &MemoryLimits) -> Result<Self> {
         let sizes = [
-            (tally::MAP, limits.interfaces),
+            (counters::MAP, limits.interfaces),
             (store::MAPS[0], limits.pages),
             (store::MAPS[1], limits.pages),
         ];
@@ -104,8 +104,8 @@ impl Responder {
         }
     }
 
-    /// Sets who the memory blade is, and who the switch is, the only one that it answers. Until
-    /// then, it takes every packet for foreign.
+    /// Sets the addresses of the memory blade and of the switch, the only host that it answers.
+    /// Until then, it takes every packet for foreign.
     ///
     /// # Errors
     ///
@@ -118,12 +118,12 @@ impl Responder {
         self.maps.set(RESPONDER, 0, value)
     }
 
-    /// Forgets every compute blade's latest atomic operation.
+    /// Clears every compute blade's latest atomic operation.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn forget_operations(&mut self) -> Result<()> {
+    pub fn clear_operations(&mut self) -> Result<()> {
         for blade in 0..self.maps.capacity(OPERATIONS)? {
             self.maps
                 .set(OPERATIONS, blade, table::Operation::default())?;
@@ -145,13 +145,13 @@ impl Responder {
         Store::new(&self.maps)
     }
 
-    /// The packets that came in at the interface `ifindex`, by verdict; those of interfaces beyond
-    /// the limit are interface 0's.
+    /// The packets that came in at the interface `ifindex`, by verdict; interfaces beyond the limit
+    /// are counted as interface 0.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn tally(&self, ifindex: u32) -> Result<Tally> {
-        Tally::of(&self.maps, ifindex)
+    pub fn packet_counters(&self, ifindex: u32) -> Result<PacketCounters> {
+        PacketCounters::of(&self.maps, ifindex)
     }
 }

@@ -19,8 +19,8 @@ const OPERATIONS: &str = "OPERATIONS";
 /// The names of its maps.
 pub(crate) const MAPS: [&str; 3] = [PAGES, TAGS, OPERATIONS];
 
-/// Pages that the responder serves at the same time. Who reads or writes one here must know that
-/// nobody's packets are about it, or mind its tag.
+/// Pages that the responder serves at the same time. A caller that reads or writes a page must know
+/// that no packet accesses it, or check its tag.
 pub struct Store {
     pages: Mapped<PageValue>,
     tags: Mapped<u64>,
@@ -86,8 +86,8 @@ impl Store {
         })
     }
 
-    /// Refuses from now on what a blade that is gone may still have sent for `count` pages from
-    /// `first` on, which stay as they are ([`fenced`]).
+    /// Refuses from now on write-backs that a blade which is gone may still have on their way to
+    /// `count` pages from `first` on. The pages' content stays ([`fenced`]).
     ///
     /// # Errors
     ///
@@ -96,8 +96,7 @@ impl Store {
         self.advance(first, count, fenced, |_| Ok(()))
     }
 
-    /// Takes pages from the responder one by one, does something to them, and moves their versions
-    /// forward.
+    /// Takes pages from the responder one by one, changes them, and moves their versions forward.
     fn advance(
         &self,
         first: usize,
@@ -110,7 +109,7 @@ impl Store {
             let taken = loop {
                 let now = PageTag::from_raw(tag.load(Ordering::Acquire));
                 let free = PageTag::settled(now.version());
-                // The responder has it for as long as it takes to copy a page.
+                // The responder keeps it only while it copies a page.
                 if !now.is_writing()
                     && tag
                         .compare_exchange(
@@ -132,9 +131,9 @@ impl Store {
         })
     }
 
-    /// Refuses from now on atomic operations of a life of a compute blade that is over.
-    pub fn fence_blade(&self, life: Connection) {
-        let Some(at) = self.operations.at(life.blade.get().into()) else {
+    /// Refuses from now on atomic operations of an incarnation of a compute blade that has ended.
+    pub fn fence_blade(&self, ended: Connection) {
+        let Some(at) = self.operations.at(ended.blade.get().into()) else {
             return;
         };
         // SAFETY: an aligned field of the mapping, which lives as long as `self` and is reached
@@ -142,7 +141,7 @@ impl Store {
         let claim = unsafe { AtomicU64::from_ptr(&raw mut (*at.as_ptr()).claim) };
         loop {
             let last = claim.load(Ordering::Acquire);
-            let put = Claim::from_raw(last).over(life).is_some_and(|over| {
+            let put = Claim::from_raw(last).over(ended).is_some_and(|over| {
                 let put = (last, over.raw());
                 claim
                     .compare_exchange(put.0, put.1, Ordering::AcqRel, Ordering::Acquire)
@@ -151,7 +150,7 @@ impl Store {
             if put {
                 return;
             }
-            // The responder has it open for as long as an addition takes.
+            // The responder keeps it open only while it carries out one operation.
             std::hint::spin_loop();
         }
     }

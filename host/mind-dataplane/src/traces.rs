@@ -1,4 +1,4 @@
-//! Records of the packets that somebody traces, and which those are.
+//! Records of traced packets, and which packets are traced.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 
@@ -8,13 +8,13 @@ use zerocopy::FromBytes as _;
 
 use crate::{Error, Result, value::Plain};
 
-/// Which packets records are wanted of.
+/// Which packets are traced.
 pub(crate) const TRACING: &str = "TRACING";
 /// The record of the packet at hand.
 pub(crate) const TRACED: &str = "TRACED";
 /// The ring.
 pub(crate) const RECORDS: &str = "RECORDS";
-/// How many found no room there.
+/// How many records found no room in the ring.
 pub(crate) const LOST_RECORDS: &str = "LOST_RECORDS";
 /// Bytes of the ring: 16,000 records.
 pub(crate) const RING: u32 = 1 << 20;
@@ -29,7 +29,7 @@ impl Traces {
 
     /// The next record, if there is one.
     pub fn take(&mut self) -> Option<Record> {
-        // The programs put nothing else there.
+        // The programs write nothing else to the ring.
         Record::read_from_bytes(&self.0.next()?).ok()
     }
 }
@@ -41,7 +41,7 @@ impl AsFd for Traces {
     }
 }
 
-/// What turns tracing on and off.
+/// Turns tracing on and off.
 pub struct TraceControl {
     tracing: Array<MapData, Plain<Tracing>>,
     lost: PerCpuArray<MapData, u64>,
@@ -55,7 +55,7 @@ impl TraceControl {
         })
     }
 
-    /// Which packets records are wanted of.
+    /// Which packets are traced.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl TraceControl {
         Ok(tracing.0)
     }
 
-    /// Says which packets records are wanted of, from now on.
+    /// Sets which packets are traced from now on.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl TraceControl {
         set.map_err(unfit(TRACING))
     }
 
-    /// How many records were wanted and found no room, since the program was loaded.
+    /// How many records found no room in the ring since the program was loaded.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! No program of ours changes a frame's length in XDP: the object is looked through for calls of
-//! the helpers that do. Why is said in `mind-ebpf/src/packet.rs`.
+//! No XDP program of this project changes a frame's length: the object is searched for calls of the
+//! helpers that do. `mind-ebpf/src/packet.rs` says why.
 
 use aya_obj::{Object, ProgramSection};
 use mind_dataplane::harness;
@@ -49,7 +49,7 @@ fn programs_of(object: &[u8]) -> usize {
     programs
 }
 
-/// Functions that programs call, of whichever program they are.
+/// The helpers that the object's programs call.
 fn shared(object: &Object) -> impl Iterator<Item = &aya_obj::Function> {
     let own: Vec<_> = object.programs.values().map(|p| p.function_key()).collect();
     let functions = object.functions.iter();

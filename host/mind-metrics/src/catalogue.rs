@@ -125,8 +125,8 @@ catalogue! {
         PAGE_REQUESTS: Counter "mind_page_requests_total" [] "READ, ACQUIRE and UPGRADE requests begun.";
         TIMEOUTS: Counter "mind_timeouts_total" [] "Requests sent again because no answer came in time.";
         BUSY_ANSWERS: Counter "mind_busy_answers_total" [] "Requests that were told that the region is busy.";
-        APPEALS: Counter "mind_appeals_total" []
-            "Requests of which the controller was told that they do not complete.";
+        STUCK_REQUESTS: Counter "mind_stuck_requests_total" []
+            "Reports to the controller of requests that do not complete.";
         EXPIRED_REQUESTS: Counter "mind_expired_requests_total" [] "Requests given up because of the deadline.";
         WRITE_BACKS: Counter "mind_write_backs_total" [] "Pages written back to memory.";
         EVICTIONS: Counter "mind_evictions_total" [] "Pages that went to make room.";

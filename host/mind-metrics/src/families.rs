@@ -1,4 +1,4 @@
-//! Samples by family, in the types of the crate `prometheus`: what a daemon counts already is shown as it is, and not
+//! Samples by family, in the types of the crate `prometheus`: a daemon's existing counters are shown as they are, not
 //! counted a second time.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub struct Observations {
 }
 
 impl Families {
-    /// Without samples; those that come get the label `blade`, say, each.
+    /// Without samples; each sample that is added gets the label `name`=`value`.
     pub fn with_label(name: &'static str, value: &str) -> Self {
         Self {
             common: vec![(name, value.to_owned())],

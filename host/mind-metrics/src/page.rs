@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::Families;
 
-/// Listens for those who read the page.
+/// Listens for readers of the page.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ const fn offset(page: Va) -> u64 {
 }
 
 impl Backing {
-    /// An empty one, whose size nobody can change. `name` shows in `/proc/PID/maps`.
+    /// An empty one, of a sealed size. `name` shows in `/proc/PID/maps`.
     ///
     /// # Errors
     ///
@@ -36,12 +36,12 @@ impl Backing {
         Ok(Self(fd))
     }
 
-    /// One that another process made and handed over.
+    /// One that another process made and sent over.
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Reads a page; zeros where none is.
+    /// Reads a page; zeros if it is not in the file.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Backing {
         Ok(())
     }
 
-    /// Takes a page out, of the file and of every program.
+    /// Removes a page from the file and from every program.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_was_taken_out_reads_zeros() {
+    fn a_page_that_was_removed_reads_zeros() {
         let backing = Backing::new("mind-test").expect("a memfd can be made");
         let page = Va(WINDOW_BASE + WINDOW_SIZE - PAGE_SIZE as u64);
         let data = [7; PAGE_SIZE];

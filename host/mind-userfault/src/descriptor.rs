@@ -24,7 +24,7 @@ use rustix::{
 
 use crate::Error;
 
-// `linux/userfaultfd.h`; not in the crate, since the header says them with macros of its own.
+// `linux/userfaultfd.h`; not in the crate, since the header defines them with macros.
 const UFFDIO_CONTINUE_MODE_WP: u32 = 1 << 1;
 const UFFDIO_WRITEPROTECT_MODE_WP: u32 = 1 << 0;
 
@@ -38,9 +38,9 @@ const PROTECT: Opcode =
 const CONTINUE: Opcode =
     opcode::read_write::<uffdio_continue>(UFFDIO as u8, _UFFDIO_CONTINUE as u8);
 
-/// What is asked of the kernel. EVENT_REMAP, so that a range that a program moves with `mremap`
-/// stays under our control: without it the moved range would read zeros, and fill the memfd
-/// with them.
+/// The features required of the kernel. EVENT_REMAP, so that a range that a program moves with
+/// `mremap` stays registered: without it the moved range would read zeros, and fill the memfd with
+/// them.
 const FEATURES: u64 = (UFFD_FEATURE_MISSING_SHMEM
     | UFFD_FEATURE_MINOR_SHMEM
     | UFFD_FEATURE_WP_HUGETLBFS_SHMEM
@@ -81,7 +81,7 @@ pub struct Fault {
 pub enum Outcome {
     /// As asked; threads that waited go on.
     Done,
-    /// The page is mapped already. Nobody was woken.
+    /// The page is mapped already. No thread was woken.
     Exists,
     /// The memfd has no such page (CONTINUE only).
     NoPage,
@@ -90,7 +90,7 @@ pub enum Outcome {
     Again,
     /// The kernel has no memory for it, or may not use more (a limit of the memory cgroup).
     NoMemory,
-    /// The range is not (any more) registered in that program.
+    /// The range is not registered in that program, or not any more.
     Unmapped,
     /// The program is gone.
     Gone,
@@ -132,7 +132,7 @@ impl Userfault {
         Ok(Self(fd))
     }
 
-    /// A descriptor that another process opened and handed over.
+    /// A descriptor that another process opened and sent over.
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
     }
@@ -166,9 +166,9 @@ impl Userfault {
             .map_err(Error::call("register the window with userfaultfd"))
     }
 
-    /// Reads the faults that wait, without blocking. Messages of other kinds are taken, and
-    /// change nothing: a range that was moved stays registered, and faults outside of the window
-    /// are nobody's.
+    /// Reads the faults that wait, without blocking. Messages of other kinds are taken, and change
+    /// nothing: a range that was moved stays registered, and faults outside of the window are
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -199,8 +199,8 @@ impl Userfault {
         }
     }
 
-    /// Puts `data` into the memfd at a page that is missing there, maps it, and wakes who waits
-    /// for it.
+    /// Puts `data` into the memfd at a page that is missing there, maps it, and wakes the threads
+    /// that wait for it.
     pub fn copy(&self, page: Va, data: &Page, writable: bool) -> Outcome {
         let mut copy = uffdio_copy {
             dst: page.0,
@@ -215,7 +215,7 @@ impl Userfault {
         outcome(unsafe { ioctl::ioctl(&self.0, ioctl::Updater::<COPY, _>::new(&mut copy)) })
     }
 
-    /// Maps a page that is in the memfd and wakes who waits for it.
+    /// Maps a page that is in the memfd and wakes the threads that wait for it.
     pub fn map(&self, page: Va, writable: bool) -> Outcome {
         let mut resume = uffdio_continue {
             range: of_page(page),
@@ -227,12 +227,12 @@ impl Userfault {
         outcome(unsafe { ioctl::ioctl(&self.0, ioctl::Updater::<CONTINUE, _>::new(&mut resume)) })
     }
 
-    /// Takes the permission to write a page, also where it is not mapped now.
+    /// Removes the permission to write a page, also where it is not mapped now.
     pub fn protect(&self, page: Va) -> Outcome {
         self.write_protect(page, u64::from(UFFDIO_WRITEPROTECT_MODE_WP))
     }
 
-    /// Gives the permission to write a page and wakes who waits for it.
+    /// Gives the permission to write a page and wakes the threads that wait for it.
     pub fn unprotect(&self, page: Va) -> Outcome {
         self.write_protect(page, 0)
     }
@@ -275,7 +275,7 @@ fn of_page(page: Va) -> uffdio_range {
     }
 }
 
-/// What the kernel's answer means for a range of one page (`fs/userfaultfd.c`,
+/// The meaning of the kernel's answer for a range of one page (`fs/userfaultfd.c`,
 /// `mm/userfaultfd.c`).
 fn outcome(result: Result<(), Errno>) -> Outcome {
     match result {

@@ -1,4 +1,4 @@
-//! What can go wrong with the kernel's userfaultfd and the memory behind it.
+//! Errors of the kernel's userfaultfd and of the memory behind it.
 
 use rustix::io::Errno;
 

@@ -17,13 +17,13 @@ use crate::{Backing, Error, Userfault};
 /// The whole window, as addresses.
 pub(crate) const ALL: Range<u64> = WINDOW_BASE..WINDOW_BASE + WINDOW_SIZE;
 
-/// The window in the calling process, mapped and registered until the process ends: there is no
-/// way back, since anything may point into it.
+/// The window in the calling process, mapped and registered until the process ends: it is never
+/// unmapped, since any pointer may point into it.
 #[derive(Debug)]
 pub struct Window {
     userfault: Userfault,
     backing: Backing,
-    /// Has no bytes, so that every access to a mapping of it is a SIGBUS.
+    /// An empty memfd: every access to a mapping of it is a SIGBUS.
     nothing: OwnedFd,
 }
 
@@ -62,7 +62,7 @@ impl Window {
         Ok(window)
     }
 
-    /// Registers a range that was just mapped, before anybody can touch it.
+    /// Registers a range that was just mapped, before any thread can access it.
     fn guard_range(&self, range: Range<u64>) -> Result<(), Error> {
         let (start, len) = (address(range.start), (range.end - range.start) as usize);
         // A child would have the mapping without the registration: it would read zeros, fill the
@@ -75,14 +75,14 @@ impl Window {
         self.userfault.register(range)
     }
 
-    /// The descriptor, for the daemon. The program keeps its own: while anybody holds one,
-    /// accesses wait; without any they read zeros.
+    /// The descriptor, for the daemon. The program keeps its own: while one is open, accesses wait;
+    /// without any they read zeros.
     pub fn userfault(&self) -> &Userfault {
         &self.userfault
     }
 
     /// Denies a page: accesses are a SIGSEGV, of writers only if `readable`; system calls get
-    /// EFAULT. Threads that wait for it find out.
+    /// EFAULT. Threads that wait for it are woken.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Window {
         } else {
             MprotectFlags::empty()
         };
-        // SAFETY: takes permissions from memory that nobody in the program may rely on having.
+        // SAFETY: takes permissions from memory that the program may not rely on having.
         unsafe { rustix::mm::mprotect(address(page.0), PAGE_SIZE, flags) }
             .map_err(Error::call("deny a page of the window"))?;
         self.wake(page.0..page.0 + PAGE_SIZE as u64);
@@ -101,7 +101,7 @@ impl Window {
     }
 
     /// Gives a range up that cannot be served: accesses are a SIGBUS, system calls get EFAULT.
-    /// Threads that wait in it find out.
+    /// Threads that wait in it are woken.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Window {
         Ok(())
     }
 
-    /// Gives the whole window up: nobody resolves its faults any more.
+    /// Gives the whole window up, when its faults are not resolved any more.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Window {
     ///
     /// [`Error::Call`].
     pub fn restore(&self, range: Range<u64>) -> Result<(), Error> {
-        // Until it is registered nobody may touch it: what is missing would read as zeros.
+        // Until it is registered no thread may access it: missing pages would read as zeros.
         // SAFETY: replaces part of the window, which stays the window's.
         unsafe {
             rustix::mm::mmap(

@@ -1,19 +1,43 @@
 //! The directory's state machine: pure functions from a word and an event to the next word and
 //! what the switch does about it.
 //!
-//! Whoever calls one reads the word, puts the [`Step::next`] there by compare-and-swap, and
-//! starts over when somebody else was faster; a transition that changes nothing needs no swap.
+//! The caller reads the word, stores [`Step::next`] by compare-and-swap, and starts over when the
+//! swap fails; a transition that changes nothing needs no swap.
 //!
-//! A request that needs no invalidation settles the word at once, and the packet goes on to
-//! memory (the fast transition). One that does makes the word busy; every blade listed in it answers,
-//! *to the switch*, which strikes it off the word, and the answer that strikes off the last one is
-//! what goes to the requester. So the word alone says who owes an answer: a lost packet is made
-//! good by the requester's retry, a requester that died leaves nothing behind, and nobody but the
-//! switch counts. An answer names the episode that it answers, so an old one strikes nobody off.
+//! A request that needs no invalidation settles the word at once, and the packet goes on to memory
+//! (the fast transition). One that does makes the word busy; every blade listed in it answers, *to
+//! the switch*, which removes it from the word, and the answer that removes the last one is what
+//! goes to the requester. So the word alone says which blades owe an answer: a lost packet is made
+//! good by the requester's retry, a requester that died leaves nothing behind, and only the switch
+//! counts answers. An answer names the episode that it answers, so an old one removes no blade from
+//! the word.
 //!
-//! A word may list a blade that caches nothing (it dropped clean pages without a word, or a late
-//! duplicate of an old request was recorded): such a blade answers an invalidation at once. It
-//! never fails to list one that does.
+//! A word may list a blade that caches nothing (it dropped clean pages without telling the switch,
+//! or a late duplicate of an old request was recorded): such a blade answers an invalidation at
+//! once. A word never fails to list a blade that caches a page.
+//!
+//! # Example
+//!
+//! ```
+//! use mind_common::{
+//! directory::{
+//! machine::{Request, RequestVerdict, Want, on_request},
+//! word::{State, Word},
+//! },
+//! id::{BladeId, BladeSet},
+//! serial::Episode,
+//! };
+//!
+//! // No blade has the region; blade 3 reads a page of it.
+//! let blade = BladeId::from_low_bits(3);
+//! let word = Word::new(State::Invalid, blade, Episode::default(), BladeSet::EMPTY);
+//! let request = Request { from: blade, want: Want::Read, repeated: false };
+//!
+//! let step = on_request(word, request);
+//! assert_eq!(step.verdict, RequestVerdict::Fetch);
+//! assert_eq!(step.next.state(), State::Shared);
+//! assert_eq!(step.next.blades(), BladeSet::only(blade));
+//! ```
 
 use super::word::{Prior, State, Word};
 use crate::{
@@ -36,15 +60,16 @@ pub enum Want {
 /// A request for a page of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Who asks.
+    /// The blade that sent it.
     pub from: BladeId,
-    /// For what.
+    /// What it asks for.
     pub want: Want,
-    /// Whether it went unanswered before, so that something may have been lost.
+    /// Whether it is sent again because no answer came: the request, an invalidation or an answer
+    /// may have been lost.
     pub repeated: bool,
 }
 
-/// What an invalidation leaves to the blade that is asked.
+/// What an invalidation leaves to the blade that receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Target {
@@ -74,7 +99,7 @@ pub enum Source {
     Grant = 0,
     /// From memory: the last answer, as long as a page request, becomes a READ in its name.
     Fetch = 1,
-    /// From the blade that is asked: its answer carries the page.
+    /// From the blade that is invalidated: its answer carries the page.
     Forward = 2,
 }
 
@@ -91,16 +116,16 @@ impl Source {
     }
 }
 
-/// Which transition of the directory a request caused (paper, figure 4). The switch says so in what
-/// answers the request, where the request had its attempt count.
+/// Which transition of the directory a request caused (paper, figure 4). The answer to the request
+/// carries its number in the field in which the request had its attempt count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Transition {
-    /// Nobody had the region.
+    /// No blade had the region.
     InvalidToShared = 0,
     /// Others share it.
     SharedToShared = 1,
-    /// Nobody had the region.
+    /// No blade had the region.
     InvalidToModified = 2,
     /// Sharers gave it up.
     SharedToModified = 3,
@@ -124,7 +149,7 @@ impl Transition {
         Self::Owned,
     ];
 
-    /// The way that leads from `before` to the settled word `after`.
+    /// The transition from `before` to the settled word `after`.
     #[inline(always)]
     pub const fn between(before: Word, after: Word) -> Self {
         let to_modified = matches!(after.state(), State::Modified);
@@ -140,7 +165,7 @@ impl Transition {
         }
     }
 
-    /// The way with that number.
+    /// The transition with that number.
     pub const fn from_u8(number: u8) -> Option<Self> {
         if (number as usize) < Self::ALL.len() {
             Some(Self::ALL[number as usize])
@@ -175,19 +200,19 @@ pub struct Step<V> {
 /// Invalidations to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalidations {
-    /// To whom; never empty.
+    /// The blades to send them to; never empty.
     pub blades: BladeSet,
-    /// What is left to them.
+    /// What they may keep.
     pub target: Target,
     /// How the requester gets the page.
     pub source: Source,
-    /// Who wants it. Not always whose packet this is: a request that meets somebody else's lost
-    /// invalidation repeats it.
+    /// The blade that wants the region. Not always the sender of the packet at hand: a request that
+    /// meets another blade's lost invalidation repeats it.
     pub requester: BladeId,
     /// Which invalidation of the region this is.
     pub episode: Episode,
-    /// Whether it was sent before. Then the number of the request that began it is to be had
-    /// from the slot, not from this packet.
+    /// Whether it was sent before. Then the number of the request that began it is in the slot
+    /// ([`Origin`](super::Origin)), not in this packet.
     pub repeated: bool,
 }
 
@@ -207,11 +232,11 @@ pub enum RequestVerdict {
 /// A sharer's or owner's answer to an INVALIDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// Who answers.
+    /// The blade that answers.
     pub from: BladeId,
-    /// Who wanted the region.
+    /// The blade that wants the region.
     pub requester: BladeId,
-    /// The slot whose invalidation is answered.
+    /// The number of the slot that the invalidation was for.
     pub slot: u32,
     /// Which of its invalidations.
     pub episode: Episode,
@@ -220,7 +245,7 @@ pub struct Answer {
 /// What to do with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnswerVerdict {
-    /// It answers something that is over, or a blade that was not asked: drop it.
+    /// It answers an invalidation that is over, or comes from a blade that owes no answer: drop it.
     Stale,
     /// Others still owe theirs: drop it.
     Counted,
@@ -236,7 +261,7 @@ const fn stay<V>(word: Word, verdict: V) -> Step<V> {
     }
 }
 
-/// Begins an invalidation: the word gets busy, everybody in `pending` is told.
+/// Begins an invalidation: the word becomes busy, every blade in `pending` gets an INVALIDATE.
 #[inline(always)]
 const fn begin(
     word: Word,
@@ -259,7 +284,7 @@ const fn begin(
     }
 }
 
-/// What a busy state leaves to those who are asked.
+/// What a busy state leaves to the blades that are invalidated.
 #[inline(always)]
 const fn target_of(busy: State) -> Target {
     match busy {
@@ -283,17 +308,18 @@ pub const fn on_request(word: Word, request: Request) -> Step<RequestVerdict> {
             stay(word, RequestVerdict::Refuse(Refusal::Unreachable))
         }
 
-        // The slot was given away or is held while this packet was on its way: it asks again and
-        // will find what has become of it.
+        // The slot was freed or locked while this packet was on its way: the requester tries again
+        // and finds the region's new slot or state.
         (State::Free | State::Locked, _) => stay(word, RequestVerdict::Refuse(Refusal::Busy)),
 
         (State::SharedToModified | State::ModifiedToShared | State::ModifiedToModified, _) => {
             if !repeated {
                 return stay(word, RequestVerdict::Refuse(Refusal::Busy));
             }
-            // Somebody waits for too long: an invalidation or its answer may be lost, and whoever
-            // began it may be dead. Whoever comes repeats what is owed, and asks again later.
-            // Whether it wants the page, too, the word does not say; the page will do for both.
+            // A blade has waited for too long: an invalidation or its answer may be lost, and the
+            // blade that began it may be dead. Every repeated request sends the outstanding
+            // invalidations again and retries later. The word does not say whether the requester
+            // has a copy; sending the page serves both cases.
             let source = match word.state() {
                 State::SharedToModified => Source::Fetch,
                 _ => Source::Forward,
@@ -396,9 +422,8 @@ pub const fn on_answer(slot: u32, word: Word, answer: Answer) -> Step<AnswerVerd
     }
 }
 
-/// Whether `from` may write a page of the region back: it owns it, also while it is asked to give
-/// it up or the controller holds the region. Whatever else passes for a write-back is a late
-/// duplicate.
+/// Whether `from` may write a page of the region back: only the owner may, also while it is being
+/// invalidated or the controller has the region locked. Any other write-back is a late duplicate.
 #[inline(always)]
 pub const fn may_write_back(word: Word, from: BladeId) -> bool {
     match word.state() {
@@ -412,15 +437,15 @@ pub const fn may_write_back(word: Word, from: BladeId) -> bool {
     }
 }
 
-/// Whether an atomic operation of `from` may be carried out in memory: only the owner's, as with
-/// a write-back. Nobody else can have the page fetched before the owner has answered an
-/// invalidation, and it answers none while its own operation is under way; so no copy can miss
-/// what the operation did. The owner itself drops its copy first.
+/// Whether an atomic operation of `from` may be carried out in memory: only the owner's, as with a
+/// write-back. No other blade can fetch the page before the owner has answered an invalidation, and
+/// the owner answers none while its own operation is under way; so no copy can miss what the
+/// operation did. The owner itself drops its copy first.
 ///
 /// # Errors
 ///
-/// [`Refusal::NoCopy`] for anybody else; [`Refusal::Busy`] while the controller changes the
-/// region.
+/// [`Refusal::NoCopy`] for any other blade; [`Refusal::Busy`] while the controller has the region
+/// locked.
 #[inline(always)]
 pub const fn may_operate(word: Word, from: BladeId) -> Result<(), Refusal> {
     match word.state() {
@@ -434,22 +459,23 @@ pub const fn may_operate(word: Word, from: BladeId) -> Result<(), Refusal> {
     }
 }
 
-/// What a blade that is gone takes with it.
+/// What is lost with a blade that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// Nothing: memory has all that it had.
+    /// Nothing: memory has all that the blade had.
     Nothing,
-    /// What it wrote into the region since it last wrote back.
+    /// What the blade wrote into the region since it last wrote back.
     Writes,
 }
 
-/// Blade `gone` will not answer any more, and nothing it sends is listened to. `None` when the
-/// word does not name it.
+/// Blade `gone` will not answer any more, and the switch drops what it sends. `None` when the word
+/// does not name it.
 ///
-/// What it asked for is taken back; that blades which are still listed may have given the region
-/// up meanwhile does no harm. What it was asked for counts as given. Where only it could have given
-/// it, the region is held: a write-back of the blade's may still be on its way to memory, and the
-/// controller has memory fenced against that ([`crate::memory::fenced`]) before anybody gets it.
+/// Its own request is withdrawn; that blades which are still listed may have given the region up
+/// meanwhile does no harm. An answer that it owes counts as given. Where it was the owner, the
+/// region is locked: a write-back of the blade's may still be on its way to memory, and the
+/// controller has memory fenced against that ([`crate::memory::fenced`]) before any blade gets the
+/// region.
 pub const fn on_loss(word: Word, gone: BladeId) -> Option<Step<Loss>> {
     let blades = word.blades();
     let listed = blades.contains(gone);

@@ -1,7 +1,8 @@
-//! The directory: one word per region, and the functions that say what happens to it.
+//! The directory: one word per region, and the functions that compute its transitions.
 //!
-//! [`word`] is how a region's state is laid out; [`machine`] is what packets, and the loss of a
-//! blade, do to it; [`queue`] is whose turn it is; [`origin`] is what has to be remembered beside it.
+//! [`word`] is the layout of a region's state; [`machine`] is what packets, and the loss of a
+//! blade, do to it; [`queue`] decides which waiting blade is next; [`origin`] is which request
+//! began an invalidation.
 
 pub mod machine;
 pub mod origin;

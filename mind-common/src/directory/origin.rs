@@ -1,13 +1,14 @@
-//! Beside a slot's word: which request began the invalidation that is under way, so that somebody
-//! else's repeat of it can be sent in the name of that request.
+//! Beside a slot's word: which request began the invalidation that is under way, so that another
+//! blade's retry can send it again under the number of that request.
 //!
 //! ```text
 //! bit  63..40      39..16     15..9   8..0
 //!      episode 24  seq 24     0       page of the block 9
 //! ```
 //!
-//! It is written after the word, by whoever put the busy word there. So it may be late: one whose
-//! episode is not the word's says nothing, and whoever needs it tries again later.
+//! It is written after the word, by the packet that made the word busy. So it may be late: an
+//! origin of another episode than the word's is ignored, and the packet that needs it is dropped
+//! and retried.
 
 use crate::{
     addr::{PAGE_SHIFT, Region, Va},
@@ -24,7 +25,7 @@ const PAGE_MASK: u64 = (crate::addr::PAGES_PER_BLOCK - 1) as u64;
 pub struct Origin(u64);
 
 impl Origin {
-    /// The request with this number, for this page, began this episode.
+    /// The origin of `episode`: the request numbered `seq`, for `page`.
     #[inline(always)]
     pub const fn new(episode: Episode, seq: Seq, page: Va) -> Self {
         Self(
@@ -34,7 +35,7 @@ impl Origin {
         )
     }
 
-    /// What a slot holds as `raw`.
+    /// The origin that a slot stores as `raw`.
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
@@ -51,15 +52,15 @@ impl Origin {
         Episode::new((self.0 >> EPISODE_SHIFT) as u32)
     }
 
-    /// Whether this may take the place of `other`: only that of an earlier episode, for a writer
-    /// may be so slow that the next episode's comes first.
+    /// Whether this may replace `other`: only an origin of an earlier episode, for a writer may be
+    /// so slow that the next episode's origin is written first.
     #[inline(always)]
     pub const fn replaces(self, other: Self) -> bool {
         self.episode().is_after(other.episode())
     }
 
     /// The number of the request that began `episode` of `region`, and the page that it wants;
-    /// `None` when it is not known (yet).
+    /// `None` while the origin of that episode has not been written.
     #[inline(always)]
     pub const fn of(self, episode: Episode, region: Region) -> Option<(Seq, Va)> {
         if self.episode().get() != episode.get() {

@@ -1,13 +1,13 @@
-//! Whose turn it is: of the blades that were told to come again because a region was busy, the one
-//! whose number comes next after the blade that was served last.
+//! Fairness: which of the blades that were refused because a region was busy is served next. It is
+//! the one whose number comes next after the blade that was served last.
 //!
-//! Without that, who was just served would win again: it asks often at first, and those that wait for
-//! long have learned to ask seldom.
+//! Without a queue, the blade that was just served would win again: its retries are frequent at
+//! first, and those of blades that have waited for long are backed off.
 //!
-//! A hint beside the word, changed without care for what other processors do to it: what is lost of
-//! it costs somebody a turn, nothing else. Who does not come when it is its turn loses it after a
-//! while, counted in those that were sent away because of it: it may be gone, or not want the page
-//! any more.
+//! The queue is a hint beside the word, updated without regard to other processors: a lost update
+//! costs a blade its turn, nothing else. A blade that does not retry when it is its turn loses the
+//! turn after a number of other requests were refused because of it: it may be gone, or not want
+//! the page any more.
 
 use super::machine::{Request, RequestVerdict, on_request};
 use super::word::Word;
@@ -18,24 +18,24 @@ use crate::{
 
 const LAST_SHIFT: u32 = 32;
 const PASSED_SHIFT: u32 = 40;
-/// How many are sent away because of one turn, for each that waits.
+/// How many requests are refused for the sake of one turn, per waiting blade.
 const PATIENCE: u32 = 4;
 
-/// Who waits for a region, in 64 bits:
+/// The blades that wait for a region, in 64 bits:
 ///
 /// ```text
 /// bit  63..40     36..32    31..0
 ///      passed 24  last 5    waiting
 /// ```
 ///
-/// `last` was served last; `passed` counts those that were sent away since, because it was not their
-/// turn.
+/// `waiting` has one bit a blade; `last` is the blade that was served last; `passed` counts the
+/// requests refused since then because it was not their blade's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct Queue(u64);
 
 impl Queue {
-    /// The queue that a slot holds as `raw`: every 64-bit value is one.
+    /// The queue that a slot stores as `raw`: every 64-bit value is one.
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
@@ -52,7 +52,7 @@ impl Queue {
         Self((passed as u64) << PASSED_SHIFT | (last as u64) << LAST_SHIFT | waiting as u64)
     }
 
-    /// Who waits.
+    /// The blades that wait.
     #[inline(always)]
     pub const fn waiting(self) -> BladeSet {
         BladeSet::from_bits(self.0 as u32)
@@ -68,7 +68,7 @@ impl Queue {
         (self.0 >> PASSED_SHIFT) as u32
     }
 
-    /// Whether nobody waits whose turn comes before `blade`'s.
+    /// Whether no waiting blade's turn comes before `blade`'s.
     #[inline(always)]
     const fn is_turn_of(self, blade: BladeId) -> bool {
         let first = self.last().wrapping_add(1);
@@ -77,14 +77,14 @@ impl Queue {
         in_turn & ((1 << place) - 1) == 0
     }
 
-    /// `blade` was told to come again.
+    /// `blade` was refused as "busy" and waits.
     #[inline(always)]
     #[must_use]
     const fn joined(self, blade: BladeId) -> Self {
         Self(self.0 | 1 << blade.get())
     }
 
-    /// The same, because it is not its turn.
+    /// `blade` was refused because it is not its turn, and waits.
     #[inline(always)]
     #[must_use]
     const fn put_off(self, blade: BladeId) -> Self {
@@ -99,14 +99,14 @@ impl Queue {
         Self::new(others, self.last(), 0)
     }
 
-    /// `blade` has what it came for, or will not get it.
+    /// `blade` waits no longer: its request was granted, or refused for good.
     #[inline(always)]
     #[must_use]
     const fn left(self, blade: BladeId) -> Self {
         Self(self.0 & !(1 << blade.get()))
     }
 
-    /// An invalidation was begun for `blade`.
+    /// An invalidation was begun for `blade`, which waits no longer and was served last.
     #[inline(always)]
     #[must_use]
     const fn served(self, blade: BladeId) -> Self {
@@ -127,7 +127,8 @@ pub struct Admission {
 }
 
 /// A request for a page of the region with this word and queue: as [`on_request`], but an
-/// invalidation is begun only for the blade whose turn it is.
+/// invalidation is begun only if it is the requester's turn; otherwise the request is refused as
+/// busy.
 #[inline(always)]
 pub const fn admit(word: Word, queue: Queue, request: Request) -> Admission {
     let step = on_request(word, request);
@@ -186,7 +187,7 @@ mod tests {
     const BUSY: RequestVerdict = RequestVerdict::Refuse(Refusal::Busy);
 
     #[test]
-    fn those_that_wait_are_served_in_turn() {
+    fn waiting_blades_are_served_in_turn() {
         let mut queue = ask(owned(4), Queue::default(), 9).queue;
         let busy = ask(owned(4), Queue::default(), 9).next;
         for waiter in [4, 31, 9, 0, 12] {
@@ -194,7 +195,7 @@ mod tests {
             assert_eq!((step.next, step.verdict), (busy, BUSY));
             queue = step.queue;
         }
-        // The owner is 9 now; it is asked to come again, like the others.
+        // The owner is 9 now; it is refused as busy, like the others.
         let mut word = owned(9);
         for turn in [12, 31, 0, 4, 9] {
             for other in [0, 4, 9, 12, 31] {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_loses_its_turn() {
+    fn a_blade_that_does_not_retry_loses_its_turn() {
         let word = owned(1);
         let mut queue = Queue::default().served(blade(1)).joined(blade(2));
         let mut tries = 0;
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_those_that_have_what_they_came_for() {
+    fn a_request_that_needs_no_invalidation_does_not_wait() {
         let queue = Queue::default().joined(blade(2)).joined(blade(3));
         // The owner's own requests, and readers of what is shared.
         assert_eq!(ask(owned(2), queue, 2).queue, queue.left(blade(2)));
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_finds_a_busy_word_repeats_what_is_owed_and_waits() {
+    fn a_repeated_request_repeats_the_invalidation_and_waits() {
         let busy = ask(owned(4), Queue::default(), 9).next;
         let request = Request {
             from: blade(5),

@@ -8,16 +8,16 @@
 //!
 //! `blades` are the sharers (the owner, when modified); while the region is busy, the blades that
 //! have not answered the invalidation yet. `requester` counts only while busy; while the region is
-//! held, it has what the region [was](Word::was). `episode` counts up whenever the region becomes
-//! busy or held and never goes back, also when a slot is given to another region.
+//! locked, the field has the region's [prior](Word::prior) state. `episode` counts up whenever the
+//! region becomes busy or locked and never goes back, also when a slot is given to another region.
 
 use crate::{
     id::{BladeId, BladeSet},
     serial::Episode,
 };
 
-/// What a region is. The three states of MSI, the three ways between them that need
-/// invalidations, and two in which no blade gets anything.
+/// The state of a region: the three states of MSI, the three transitions between them that need
+/// invalidations, and two in which requests are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
@@ -36,7 +36,7 @@ pub enum State {
     ModifiedToShared = 5,
     /// Busy: `requester` will be the owner when the owner in `blades` has given it up.
     ModifiedToModified = 6,
-    /// The controller changes what the region is, or flushes it; `blades` may still write back.
+    /// The controller changes the region, or flushes it; `blades` may still write back.
     Locked = 7,
 }
 
@@ -77,19 +77,19 @@ impl State {
     }
 }
 
-/// What a held region was before, and what it will be again unless the controller makes something
-/// else of it.
+/// The state of a locked region before it was locked. The region returns to it unless the
+/// controller changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Prior {
-    /// Nobody had it.
+    /// No blade had it.
     Invalid = 0,
     /// The blades listed may have copies to read.
     Shared = 1,
     /// One of the blades listed may have copies that it wrote into.
     Modified = 2,
-    /// What was written into it went with a blade, and its domain chose to be told: every access
-    /// fails until it is unmapped.
+    /// Writes to it were lost with a blade, and its domain chose that accesses then fail: every
+    /// access fails until the region is unmapped.
     Lost = 3,
 }
 
@@ -124,7 +124,7 @@ impl Word {
         )
     }
 
-    /// The word that a slot holds as `raw`: every 64-bit value is one.
+    /// The word that a slot stores as `raw`: every 64-bit value is one.
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
@@ -136,7 +136,7 @@ impl Word {
         self.0
     }
 
-    /// What the region is.
+    /// The region's state.
     #[inline(always)]
     pub const fn state(self) -> State {
         match self.0 >> STATE_SHIFT {
@@ -151,13 +151,13 @@ impl Word {
         }
     }
 
-    /// Who wants the region, while it is busy; otherwise blade 0.
+    /// The blade that wants the region, while it is busy; otherwise blade 0.
     #[inline(always)]
     pub const fn requester(self) -> BladeId {
         BladeId::from_low_bits(self.0 >> REQUESTER_SHIFT)
     }
 
-    /// Its latest invalidation.
+    /// The number of its latest invalidation.
     #[inline(always)]
     pub const fn episode(self) -> Episode {
         Episode::new((self.0 >> EPISODE_SHIFT) as u32)
@@ -169,7 +169,8 @@ impl Word {
         BladeSet::from_bits(self.0 as u32)
     }
 
-    /// What the region was, while it is held. Words that nobody makes count as lost ones.
+    /// The state before the lock; `None` when the region is not locked. Values that
+    /// [`locked`](Self::locked) never writes are read as [`Prior::Lost`].
     #[inline(always)]
     pub const fn prior(self) -> Option<Prior> {
         match (self.state(), self.requester().get()) {
@@ -181,9 +182,9 @@ impl Word {
         }
     }
 
-    /// The word of a held region that was `was`, next episode: so that a packet that read the word
-    /// before cannot put its own there after the controller has given the region back, and take a
-    /// changed region for the old one; and so that no answer to an earlier invalidation counts.
+    /// The word of a locked region that was `was`, next episode. The new episode makes the swap of
+    /// a packet fail that read the word before the lock, even after the controller has unlocked the
+    /// region again; and no answer to an earlier invalidation counts.
     #[inline(always)]
     #[must_use]
     pub const fn locked(self, was: Prior, blades: BladeSet) -> Self {
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_word_says_what_it_was() {
+    fn a_locked_word_has_its_prior_state() {
         for was in Prior::ALL {
             let word = Word::default().locked(was, BladeSet::EMPTY);
             assert_eq!((word.state(), word.prior()), (State::Locked, Some(was)));

@@ -1,17 +1,18 @@
-//! Whether a request is well-formed and can be served: what is asked before the directory is.
+//! Whether a request is well-formed, permitted and can be served: the checks before the directory.
 
 use super::Passage;
 use crate::{
     addr::{PAGE_SIZE, Va},
     id::{BladeId, DomainId},
-    memo::Kept,
+    memo::Location,
     stop,
     verdict::Staged,
     wire::Reth,
 };
 
-/// Where an address is kept: a memory blade that is there, and the offset in its store, in bytes.
-pub(super) struct Place<P> {
+/// Where an address is stored: a memory blade that is present, and the offset in its store, in
+/// bytes.
+pub(super) struct Destination<P> {
     pub(super) peer: P,
     pub(super) offset: Va,
 }
@@ -40,16 +41,20 @@ pub(super) fn placed<P: Passage>(passage: &P, blade: BladeId, domain: DomainId) 
     }
 }
 
-/// Where `va` is kept, if not as `kept` says then as translation does; `None` where no memory blade serves it, or it is
-/// gone.
+/// Where `va` is stored: as `kept` says, or else as the translation trie says; `None` where no memory blade serves it,
+/// or that blade is gone.
 #[inline(always)]
-pub(super) fn place<P: Passage>(passage: &P, kept: Option<Kept>, va: Va) -> Option<Place<P::Peer>> {
-    let kept = match kept {
-        Some(kept) => kept,
+pub(super) fn destination<P: Passage>(
+    passage: &P,
+    location: Option<Location>,
+    va: Va,
+) -> Option<Destination<P::Peer>> {
+    let location = match location {
+        Some(location) => location,
         None => passage.translate(va)?,
     };
-    Some(Place {
-        peer: passage.memory(kept.blade)?,
-        offset: kept.offset,
+    Some(Destination {
+        peer: passage.memory(location.blade)?,
+        offset: location.offset,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Exit, Left, Passage,
-    admission::{self, Place},
+    admission::{self, Destination},
 };
 use crate::{
     addr::PAGE_SIZE,
@@ -27,15 +27,15 @@ const fn len_of(source: Source) -> usize {
     }
 }
 
-/// The blade behind the port has given a region up.
+/// The blade behind the port answers an invalidation.
 #[inline(always)]
 pub(super) fn answer<P: Passage>(
     passage: &mut P,
     from: BladeId,
     source: Source,
 ) -> Staged<Left<P::Peer>> {
-    // All of it before the word changes: a last answer that could not be sent on would leave the requester with a region
-    // and no word of it.
+    // All checks come before the word changes: a last answer that could not be sent on would make the requester the
+    // owner without telling it.
     if passage.payload_len() < len_of(source) {
         return Err(stop!(Truncated));
     }
@@ -43,9 +43,9 @@ pub(super) fn answer<P: Passage>(
     let Ok(invalidation) = ceth.invalidation() else {
         return Err(stop!(Malformed));
     };
-    let place = match source {
+    let destination = match source {
         Source::Fetch => {
-            Some(admission::place(passage, None, invalidation.page).ok_or(stop!(DeadBlade))?)
+            Some(admission::destination(passage, None, invalidation.page).ok_or(stop!(DeadBlade))?)
         }
         Source::Grant | Source::Forward => None,
     };
@@ -62,7 +62,9 @@ pub(super) fn answer<P: Passage>(
     match verdict {
         AnswerVerdict::Stale => Err(stop!(StaleAnswer)),
         AnswerVerdict::Counted => Err(stop!(Counted)),
-        AnswerVerdict::Complete => complete(passage, source, &invalidation, place, transition),
+        AnswerVerdict::Complete => {
+            complete(passage, source, &invalidation, destination, transition)
+        }
     }
 }
 
@@ -72,7 +74,7 @@ fn complete<P: Passage>(
     passage: &mut P,
     source: Source,
     invalidation: &Invalidation,
-    place: Option<Place<P::Peer>>,
+    destination: Option<Destination<P::Peer>>,
     transition: Transition,
 ) -> Staged<Left<P::Peer>> {
     let requester = passage.compute(invalidation.requester);
@@ -85,10 +87,10 @@ fn complete<P: Passage>(
             (Verdict::Granted, Exit::To(requester))
         }
         Source::Fetch => {
-            let place = place.ok_or(stop!(DeadBlade))?;
-            let reth = Reth::new(place.offset, DomainId(0), PAGE_SIZE as u32);
+            let destination = destination.ok_or(stop!(DeadBlade))?;
+            let reth = Reth::new(destination.offset, DomainId(0), PAGE_SIZE as u32);
             passage.put_reth(bth, reth);
-            (Verdict::Fetched, Exit::To(place.peer))
+            (Verdict::Fetched, Exit::To(destination.peer))
         }
         Source::Forward => {
             passage.put_bth(bth);

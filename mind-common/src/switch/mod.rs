@@ -7,13 +7,13 @@
 //!
 //! | Stage | Asks |
 //! |---|---|
-//! | [`dispatch`] | whose port is it, and does such a blade send such a message? |
-//! | [`admission`] | may this blade, in this domain, touch this address; where is it kept? |
+//! | [`dispatch`] | which blade is behind the port, and does such a blade send such a message? |
+//! | [`admission`] | may this blade, in this domain, touch this address; where is it stored? |
 //! | [`request`], [`answer`], [`to_memory`] | what does the region's word say, what does it become, what is sent? |
-//! | [`Exit`] | to whom? |
+//! | [`Exit`] | to which port? |
 //!
-//! A stage that ends a packet's way early says so with a [`Stop`](crate::verdict::Stop). Everything is inlined: the verifier follows each
-//! way through the program by itself.
+//! A stage that ends a packet's way early returns a [`Stop`](crate::verdict::Stop). Everything is inlined: the verifier
+//! follows each way through the program by itself.
 
 mod admission;
 mod answer;
@@ -26,7 +26,7 @@ use crate::{
         Answer, AnswerVerdict, Invalidations, Request, RequestVerdict, Transition, Want, Word,
     },
     id::{BladeId, Connection, DomainId},
-    memo::Kept,
+    memo::Location,
     serial::{Seq, Version},
     stop,
     table::{Port, PortKind},
@@ -37,18 +37,18 @@ use crate::{
 /// A packet on its way through a switch: what the stages read and write of the packet, ask of the tables, and do to the
 /// directory.
 ///
-/// Headers are read as the opcode says; whoever writes one writes the BTH with it.
+/// Headers are read as the opcode says; a method that writes a header writes the BTH with it.
 pub trait Passage {
     /// A slot of the directory.
     type Slot: Copy;
-    /// Where a blade is that is there.
+    /// The address and port of a blade that is present.
     type Peer: Copy;
 
     /// Its base transport header.
     fn bth(&self) -> Bth;
     /// Bytes of its UDP payload.
     fn payload_len(&self) -> usize;
-    /// Whether it has made as many hops as it may.
+    /// Whether its time to live is used up.
     fn is_expired(&self) -> bool;
     /// READ, ACQUIRE, UPGRADE, WRITE: which page.
     fn reth(&self) -> Reth;
@@ -69,14 +69,14 @@ pub trait Passage {
 
     /// The port at which it came in.
     fn port(&self) -> &Port;
-    /// Where the compute blade is, and its connection; `None` if it is not there.
+    /// The compute blade's address, and its connection; `None` if it is not present.
     fn compute(&self, blade: BladeId) -> Option<(Self::Peer, Connection)>;
-    /// Where the memory blade is; `None` if it is not there.
+    /// The memory blade's address; `None` if it is not present.
     fn memory(&self, number: u32) -> Option<Self::Peer>;
     /// Whether processes of the domain run on the blade.
     fn is_placed(&self, domain: DomainId, blade: BladeId) -> bool;
-    /// Refuses unless `domain` may do with `va` what `class` says; where `va` is kept, if that came up. `slot` is the
-    /// page's, if it has one.
+    /// Refuses unless `domain` has permission class `class` for `va`. Returns where `va` is stored, if the check found
+    /// that out. `slot` is the page's, if it has one.
     ///
     /// # Errors
     ///
@@ -87,9 +87,9 @@ pub trait Passage {
         domain: DomainId,
         va: Va,
         class: u32,
-    ) -> Staged<Option<Kept>>;
-    /// Where `va` is kept, as translation says.
-    fn translate(&self, va: Va) -> Option<Kept>;
+    ) -> Staged<Option<Location>>;
+    /// Where `va` is stored, as the translation trie says.
+    fn translate(&self, va: Va) -> Option<Location>;
 
     /// The number of the page's slot; 0 if it has none.
     ///
@@ -98,19 +98,20 @@ pub trait Passage {
     fn slot_number(&self, va: Va) -> u32;
     /// The slot of that number; `None` for 0 and for numbers beyond the last.
     fn slot(&self, number: u32) -> Option<Self::Slot>;
-    /// A request for the page at `va`: the word changes as the directory's machine says. What to do, the page's region,
-    /// and the transition if the request is granted.
+    /// A request for the page at `va`: changes the word as the directory's machine says. Returns what to do, the page's
+    /// region, and the transition if the request is granted.
     ///
     /// # Errors
     ///
-    /// [`Verdict::Moved`] where the slot is another region's by now, [`Verdict::Contended`].
+    /// [`Verdict::Moved`] where the slot belongs to another region by now, [`Verdict::Contended`]
+    /// where the word changed too often meanwhile.
     fn request(
         &mut self,
         slot: Self::Slot,
         va: Va,
         request: Request,
     ) -> Staged<(RequestVerdict, Region, Transition)>;
-    /// An answer to an invalidation for the page at `va`, whose slot this is, of that number: likewise.
+    /// An answer to an invalidation for the page at `va`, whose slot is `slot` with that number: likewise.
     ///
     /// # Errors
     ///
@@ -129,8 +130,8 @@ pub trait Passage {
     ///
     /// [`Verdict::Moved`].
     fn word(&self, slot: Self::Slot, va: Va) -> Staged<Word>;
-    /// What began these invalidations of `region`: the request at hand, for `page` and with number `seq`, or for
-    /// repeated ones what was noted then.
+    /// The request that began these invalidations of `region`: the request at hand, for `page` and with number `seq`,
+    /// or for repeated ones the origin noted in the slot.
     ///
     /// # Errors
     ///
@@ -152,22 +153,22 @@ pub trait Passage {
 pub enum Exit<P> {
     /// To a blade.
     To(P),
-    /// Back to the port at which it came in, whose addresses are turned round.
+    /// Back to the port at which it came in, source and destination swapped.
     Back,
-    /// Up to TC, which makes it one INVALIDATE to each blade that it lists.
+    /// Up to TC, which sends one INVALIDATE to each blade that it lists.
     Up,
     /// To the controller, which does the same.
     Over,
 }
 
-/// What became of a packet that went all the way, and how it leaves.
+/// The verdict on a packet that passed all stages, and how it leaves.
 pub type Left<P> = (Verdict, Exit<P>);
 
-/// What becomes of a packet of ours: all stages. One that is refused leaves as its own refusal.
+/// Takes a packet through all stages. A request that is refused leaves as its own refusal.
 ///
 /// # Errors
 ///
-/// The packet ends here, or the host's stack gets it.
+/// A [`Stop`](crate::verdict::Stop): the packet is dropped, or the host's network stack gets it.
 #[inline(always)]
 pub fn pass<P: Passage>(passage: &mut P) -> Staged<Left<P::Peer>> {
     match dispatch(passage) {
@@ -196,7 +197,7 @@ fn dispatch<P: Passage>(passage: &mut P) -> Staged<Left<P::Peer>> {
     }
 }
 
-/// A compute blade is the one that its port says, and must say the same.
+/// The port says which compute blade sent the packet; the packet's connection must say the same.
 #[inline(always)]
 fn sent_by_compute<P: Passage>(passage: &mut P, opcode: Opcode) -> Staged<Left<P::Peer>> {
     if passage.bth().dest_qp() != passage.port().connection {
@@ -222,7 +223,7 @@ fn sent_by_compute<P: Passage>(passage: &mut P, opcode: Opcode) -> Staged<Left<P
     }
 }
 
-/// A memory blade only answers; the connection, which it echoes, says to which blade.
+/// A memory blade only answers; the connection, which it echoes, names the blade that it answers.
 #[inline(always)]
 fn sent_by_memory<P: Passage>(passage: &mut P, opcode: Opcode) -> Staged<Left<P::Peer>> {
     match opcode {

@@ -2,7 +2,7 @@
 
 use super::{
     Exit, Left, Passage,
-    admission::{self, Place},
+    admission::{self, Destination},
     needs,
 };
 use crate::{
@@ -31,14 +31,15 @@ pub(super) fn request<P: Passage>(
     let page = admission::page(&reth)?;
     let domain = reth.domain();
     admission::placed(passage, from, domain)?;
-    // Before anything is said of the directory: what is denied is denied, slot or not.
+    // Permission comes before the directory: a denied request is denied whether or not there is a
+    // slot.
     let number = passage.slot_number(page);
     let slot = passage.slot(number);
-    let kept = passage.admit(slot, domain, page, class)?;
-    // Before the word changes: a page that no memory blade has must not be given away.
-    let place = match want {
+    let location = passage.admit(slot, domain, page, class)?;
+    // Before the word changes: no blade may get a page that no memory blade stores.
+    let destination = match want {
         Want::Read | Want::Acquire => {
-            Some(admission::place(passage, kept, page).ok_or(stop!(NoMemory))?)
+            Some(admission::destination(passage, location, page).ok_or(stop!(NoMemory))?)
         }
         Want::Upgrade => None,
     };
@@ -52,7 +53,11 @@ pub(super) fn request<P: Passage>(
     match verdict {
         RequestVerdict::Fetch => {
             passage.touch(slot);
-            Ok(fetch(passage, place.ok_or(stop!(NoMemory))?, transition))
+            Ok(fetch(
+                passage,
+                destination.ok_or(stop!(NoMemory))?,
+                transition,
+            ))
         }
         RequestVerdict::Grant => {
             passage.touch(slot);
@@ -69,13 +74,13 @@ pub(super) fn request<P: Passage>(
 #[inline(always)]
 fn fetch<P: Passage>(
     passage: &mut P,
-    place: Place<P::Peer>,
+    destination: Destination<P::Peer>,
     transition: Transition,
 ) -> Left<P::Peer> {
     let bth = rewrite::granted(&passage.bth(), Opcode::Read, transition);
-    let reth = Reth::new(place.offset, DomainId(0), PAGE_SIZE as u32);
+    let reth = Reth::new(destination.offset, DomainId(0), PAGE_SIZE as u32);
     passage.put_reth(bth, reth);
-    (Verdict::Fetch, Exit::To(place.peer))
+    (Verdict::Fetch, Exit::To(destination.peer))
 }
 
 /// Back, as its own acknowledgement.
@@ -86,8 +91,8 @@ fn grant<P: Passage>(passage: &mut P, transition: Transition) -> Left<P::Peer> {
     (Verdict::Grant, Exit::Back)
 }
 
-/// Becomes the INVALIDATE: to one blade from here, to several by way of TC or of the controller, since XDP can send a
-/// frame only once.
+/// The packet becomes the INVALIDATE: to one blade from here, to several through TC or the controller, since XDP can
+/// send a frame only once.
 #[inline(always)]
 fn invalidate<P: Passage>(
     passage: &mut P,

@@ -1,4 +1,5 @@
-//! What goes to memory without changing the directory: write-backs and atomic operations. Both are the owner's alone.
+//! What goes to memory without changing the directory: write-backs and atomic operations. Only the owner of the region
+//! may send them.
 
 use super::{Exit, Left, Passage, admission};
 use crate::{
@@ -11,27 +12,27 @@ use crate::{
     wire::{ATOMIC_REQUEST_LEN, AtomicEth, Reth, WRITE_LEN},
 };
 
-/// Bytes of the word that an atomic operation is about.
+/// Bytes of the word that an atomic operation changes.
 const WORD: u64 = 8;
 
-/// The blade behind the port writes a page back. Neither domain nor protection is asked: the page was written while it
-/// was allowed, and must not be lost because it no longer is.
+/// The blade behind the port writes a page back. Neither domain nor protection is checked: the page was written while
+/// that was allowed, and the write must not be lost because it no longer is.
 #[inline(always)]
 pub(super) fn write_back<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left<P::Peer>> {
     if passage.payload_len() < WRITE_LEN {
         return Err(stop!(Invalid));
     }
     let page = admission::page(&passage.reth())?;
-    let place = admission::place(passage, None, page).ok_or(stop!(NoMemory))?;
+    let destination = admission::destination(passage, None, page).ok_or(stop!(NoMemory))?;
     let number = passage.slot_number(page);
     let slot = passage.slot(number).ok_or(stop!(NoSlot))?;
     if !may_write_back(passage.word(slot, page)?, from) {
         return Err(stop!(NotOwner));
     }
     let bth = passage.bth();
-    let reth = Reth::new(place.offset, DomainId(0), PAGE_SIZE as u32);
+    let reth = Reth::new(destination.offset, DomainId(0), PAGE_SIZE as u32);
     passage.put_reth(bth, reth);
-    Ok((Verdict::WriteBack, Exit::To(place.peer)))
+    Ok((Verdict::WriteBack, Exit::To(destination.peer)))
 }
 
 /// The blade behind the port wants an atomic operation carried out.
@@ -50,16 +51,16 @@ pub(super) fn operate<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left
     admission::placed(passage, from, domain)?;
     let number = passage.slot_number(va);
     let slot = passage.slot(number);
-    let kept = passage.admit(slot, domain, va, MAY_WRITE)?;
-    let place = admission::place(passage, kept, va).ok_or(stop!(NoMemory))?;
+    let location = passage.admit(slot, domain, va, MAY_WRITE)?;
+    let destination = admission::destination(passage, location, va).ok_or(stop!(NoMemory))?;
     let slot = slot.ok_or(stop!(NoSlot))?;
     may_operate(passage.word(slot, va)?, from).map_err(Stop::directory)?;
     let bth = passage.bth();
     let atomic = AtomicEth {
-        va: place.offset.0.into(),
+        va: destination.offset.0.into(),
         rkey: 0.into(),
         ..atomic
     };
     passage.put_atomic(bth, atomic);
-    Ok((Verdict::Operate, Exit::To(place.peer)))
+    Ok((Verdict::Operate, Exit::To(destination.peer)))
 }

@@ -56,7 +56,7 @@ impl Syndrome {
         }
     }
 
-    /// What `byte` says; `None` for syndromes that nobody here sends.
+    /// The syndrome of `byte`; `None` for syndromes that this protocol does not use.
     pub const fn from_u8(byte: u8) -> Option<Self> {
         Some(match byte {
             ACK => Self::Ack,

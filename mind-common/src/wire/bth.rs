@@ -16,18 +16,18 @@ const DEFAULT_PKEY: [u8; 2] = [0xff, 0xff];
 pub struct Bth {
     /// See [`Opcode`].
     pub opcode: u8,
-    /// Solicited event, migration, pad count, header version: all 0 with us.
+    /// Solicited event, migration, pad count, header version: all 0 here.
     pub flags: u8,
     /// Partition key.
     pub pkey: [u8; 2],
-    /// Congestion bits and reserved bits: all 0 with us.
+    /// Congestion bits and reserved bits: all 0 here.
     pub reserved: u8,
     dest_qp: [u8; 3],
     ack_attempt: u8,
     psn: [u8; 3],
 }
 
-/// The largest attempt there is room for.
+/// The largest attempt that fits its seven bits.
 pub const MAX_ATTEMPT: u8 = 0x7f;
 
 impl Bth {
@@ -61,7 +61,7 @@ impl Bth {
         self.dest_qp = [(qp >> 16) as u8, (qp >> 8) as u8, qp as u8];
     }
 
-    /// The packet sequence number: with us, the request's number, in the request and whatever
+    /// The packet sequence number: the request's number, in the request and in everything that
     /// answers it.
     #[inline(always)]
     pub const fn seq(&self) -> Seq {
@@ -76,9 +76,9 @@ impl Bth {
         self.psn = [(psn >> 16) as u8, (psn >> 8) as u8, psn as u8];
     }
 
-    /// How often this request went unanswered before, 0 to 127; carried in the seven reserved
-    /// bits beside the acknowledge-request bit. From 1 on, a switch that finds the region busy
-    /// repeats the invalidations that are still owed.
+    /// How often this request was sent before without an answer, 0 to 127; carried in the seven
+    /// reserved bits beside the acknowledge-request bit. From 1 on, a switch that finds the region
+    /// busy repeats the invalidations that are not answered yet.
     #[inline(always)]
     pub const fn attempt(&self) -> u8 {
         self.ack_attempt & MAX_ATTEMPT

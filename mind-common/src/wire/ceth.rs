@@ -1,4 +1,4 @@
-//! The coherence extended transport header: what an INVALIDATE asks and its answers echo.
+//! The coherence extended transport header, in an INVALIDATE and, echoed, in its answers.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -41,7 +41,7 @@ pub struct Ceth {
     pub order: u8,
     /// The blade that wants the page.
     pub requester: u8,
-    /// What is left to the blade that is asked: see [`Target`].
+    /// What the invalidated blade may keep: see [`Target`].
     pub target: u8,
     /// How the requester is to get the page: see [`Source`].
     pub source: u8,
@@ -54,20 +54,20 @@ pub struct Ceth {
     pub slot: U32,
 }
 
-/// An invalidation, as the header says it.
+/// An invalidation, as the header carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Invalidation {
     /// The page that the requester wants.
     pub page: Va,
     /// The region to give up, which `page` is in.
     pub region: Region,
-    /// The directory's slot that the region had when it was asked for.
+    /// The directory's slot that the region had when the invalidation began.
     pub slot: u32,
     /// Which invalidation of that slot this is.
     pub episode: Episode,
     /// The blade that wants the page.
     pub requester: BladeId,
-    /// What is left to the blade that is asked.
+    /// What the invalidated blade may keep.
     pub target: Target,
     /// How the requester is to get the page.
     pub source: Source,
@@ -83,7 +83,7 @@ pub struct Cost {
 }
 
 impl Ceth {
-    /// The header of `invalidation` for the blades in `pending`; what answers say is 0.
+    /// The header of `invalidation` for the blades in `pending`; the fields of answers are 0.
     #[inline(always)]
     pub fn new(invalidation: &Invalidation, pending: BladeSet) -> Self {
         Self {
@@ -101,12 +101,12 @@ impl Ceth {
         }
     }
 
-    /// The invalidation that this header says.
+    /// The invalidation in this header.
     ///
     /// # Errors
     ///
-    /// [`Malformed::Field`] when the address is not a page's in the window, or a field has a value
-    /// that nobody sends.
+    /// [`Malformed::Field`] when the address is not a page's in the window, or a field has an
+    /// invalid value.
     #[inline(always)]
     pub fn invalidation(&self) -> Result<Invalidation, Malformed> {
         let page = Va(self.va.get());
@@ -124,7 +124,7 @@ impl Ceth {
         })
     }
 
-    /// What an answer says that it cost.
+    /// The cost in an answer's header.
     #[inline(always)]
     pub const fn cost(&self) -> Cost {
         Cost {

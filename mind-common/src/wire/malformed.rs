@@ -1,18 +1,18 @@
-//! Why bytes are no datagram of ours.
+//! Why bytes are not a datagram of this protocol.
 
-/// Why bytes are no message.
+/// Why bytes are not a datagram of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Fewer bytes than the opcode needs, or than a BTH has.
     Truncated {
-        /// Bytes there are.
+        /// Bytes in the datagram.
         have: usize,
-        /// Bytes it takes.
+        /// Bytes needed.
         need: usize,
     },
-    /// No opcode of ours, or one that never leaves the switch.
+    /// An opcode that is not of this protocol, or one that never leaves the switch.
     Opcode(u8),
-    /// A header field has a value that nobody sends.
+    /// A header field has an invalid value.
     Field(&'static str),
 }
 
@@ -22,8 +22,10 @@ impl core::fmt::Display for Malformed {
             Self::Truncated { have, need } => {
                 write!(f, "truncated: {have} bytes where the opcode takes {need}")
             }
-            Self::Opcode(opcode) => write!(f, "opcode {opcode:#04x} is none that a blade gets"),
-            Self::Field(name) => write!(f, "header field {name} has a value that nobody sends"),
+            Self::Opcode(opcode) => {
+                write!(f, "opcode {opcode:#04x} is not one that a blade receives")
+            }
+            Self::Field(name) => write!(f, "header field {name} has an invalid value"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What travels: RoCEv2 datagrams (UDP port 4791), and the coherence header.
+//! The wire format: RoCEv2 datagrams (UDP port 4791), and the coherence header.
 //!
 //! Ethernet, IPv4 and UDP are the kernel's and `network-types`'; here begins the UDP payload:
 //!
@@ -16,9 +16,9 @@
 //! chapter 9); coherence uses the manufacturer opcodes (0xC0 to 0xFF, table 38 there) with one
 //! extended header of our own, [`ceth`]. UDP checksums are 0, ICRCs absent.
 //!
-//! A XDP program cannot grow a packet, so whoever asks for a page sends a request as long as the
-//! answer ([`PAGE_REQUEST_LEN`]): the responder overwrites the padding. No program on the way
-//! shrinks a packet either, so an answer may be followed by padding, too.
+//! An XDP program cannot grow a packet, so a request for a page is as long as the answer
+//! ([`PAGE_REQUEST_LEN`]): the responder overwrites the padding. No program on the way shrinks a
+//! packet either, so an answer may be followed by padding, too.
 //!
 //! Header structs are plain bytes in network order, of alignment 1: a program for the switch
 //! lays them over the packet. The whole datagram, as blades see it, is `mind_machines::datagram`.
@@ -72,9 +72,9 @@ pub const FORWARD_LEN: usize = BTH_LEN + CETH_LEN + PAGE_SIZE;
 pub const SHORT_REQUEST_LEN: usize = BTH_LEN + CETH_LEN;
 /// UDP payload of an atomic request: padded to hold its answer and no shorter than other requests.
 pub const ATOMIC_REQUEST_LEN: usize = SHORT_REQUEST_LEN;
-/// The longest message without its page or padding.
+/// The longest datagram without its page or padding.
 pub const PAGELESS_LEN: usize = BTH_LEN + CETH_LEN;
-/// The longest UDP payload of ours.
+/// The longest UDP payload of this protocol.
 pub const MAX_LEN: usize = FORWARD_LEN;
 
 const _: () = assert!(size_of::<Bth>() == BTH_LEN);

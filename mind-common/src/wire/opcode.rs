@@ -78,7 +78,7 @@ impl Opcode {
         }
     }
 
-    /// The opcode with that number, if it is one of ours.
+    /// The opcode with that number, if it is one of this protocol's.
     #[inline(always)]
     pub const fn from_u8(number: u8) -> Option<Self> {
         Some(match number {

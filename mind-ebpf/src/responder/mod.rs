@@ -2,9 +2,9 @@
 //! and sends every frame back whole, as the answer.
 //!
 //! It answers the switch only, and requests only: a program that answered answers could do so for
-//! ever. Each page has a [tag](mind_common::table::PageTag): its version, and a bit that whoever
-//! changes the page takes first. A reader that finds another tag after copying than before has a
-//! torn page, and says so.
+//! ever. Each page has a [tag](mind_common::table::PageTag): its version, and a bit that a writer
+//! sets before it changes the page. A reader that finds another tag after copying than before has a
+//! torn page, and refuses the request.
 
 mod operate;
 mod page;
@@ -25,7 +25,7 @@ use crate::{
     maps, packet,
 };
 
-/// A frame of ours in a memory blade.
+/// A frame of this protocol in a memory blade.
 pub struct Service<'a> {
     /// What the kernel gave to the program, for reaching into fragments.
     ctx: &'a XdpContext,

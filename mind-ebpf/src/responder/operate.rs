@@ -47,7 +47,8 @@ impl Service<'_> {
                         Ok(Verdict::Operated)
                     }
                     Err(stop) => {
-                        // It was not carried out: the next try must not take it for a repeat.
+                        // The operation was not carried out: withdraw the claim, so that the next
+                        // attempt is not taken for a repeat.
                         let _ = take_claim(latest, claim, last);
                         Err(stop)
                     }
@@ -64,7 +65,7 @@ impl Service<'_> {
     }
 }
 
-/// Puts the claim `new` where `old` is; stops when another copy of the request was faster.
+/// Replaces the claim `old` by `new`; stops when another copy of the request was faster.
 #[inline(always)]
 fn take_claim(latest: *mut Operation, old: Claim, new: Claim) -> Staged<()> {
     // SAFETY: the pointer is a lookup's.
@@ -75,12 +76,12 @@ fn take_claim(latest: *mut Operation, old: Claim, new: Claim) -> Staged<()> {
     }
 }
 
-/// Carries the operation out on the word at `at`, which is in `page`; the value before it.
+/// Carries the operation out on the word at `at`, which is in `page`; returns the value before it.
 #[inline(always)]
 fn carry_out(page: Page, tag: PageTag, at: Va, opcode: Opcode, atomic: &AtomicEth) -> Staged<u64> {
     let taken = page.take(tag)?;
     let word = (at.0 as usize & (PAGE_SIZE - 1)) / size_of::<u64>();
-    // SAFETY: an aligned word of a page that is this program's to change.
+    // SAFETY: an aligned word of a page that only this program may change now.
     let original = unsafe {
         let word = page.bytes().cast::<u64>().add(word);
         let original = word.read_volatile();

@@ -18,7 +18,7 @@ pub struct Page {
     tag: *mut u64,
 }
 
-/// A page that is this program's to change, until it is [published](Taken::publish).
+/// A page that only this program may change, until it is [published](Taken::publish).
 pub struct Taken {
     page: Page,
     tag: PageTag,
@@ -55,7 +55,7 @@ impl Page {
         self.bytes
     }
 
-    /// Its tag, while nobody changes the page.
+    /// Its tag; refuses while the page is being changed.
     #[inline(always)]
     pub fn tag(self) -> Staged<PageTag> {
         let tag = self.peek();
@@ -66,14 +66,14 @@ impl Page {
         }
     }
 
-    /// Its tag, whoever changes it.
+    /// Its tag, also while the page is being changed.
     #[inline(always)]
     pub fn peek(self) -> PageTag {
         // SAFETY: the pointer is a lookup's.
         PageTag::from_raw(unsafe { atomics::load(self.tag) })
     }
 
-    /// Takes the page, whose tag was `tag` a moment ago, to change it.
+    /// Takes the page to change it, if its tag is still `tag`.
     #[inline(always)]
     pub fn take(self, tag: PageTag) -> Staged<Taken> {
         // SAFETY: the pointer is a lookup's.
@@ -86,13 +86,13 @@ impl Page {
 }
 
 impl Taken {
-    /// Lets go of the page, which has `version` now.
+    /// Ends the change; the page has `version` now.
     #[inline(always)]
     pub fn publish(self, version: Version) {
         self.settle(PageTag::settled(version));
     }
 
-    /// Lets go of the page, unchanged.
+    /// Gives the page back unchanged.
     #[inline(always)]
     pub fn give_back(self) {
         let tag = self.tag;
@@ -102,7 +102,7 @@ impl Taken {
     /// A swap rather than a store: it is also the barrier behind the page's bytes.
     #[inline(always)]
     fn settle(self, tag: PageTag) {
-        // SAFETY: the pointer is a lookup's; nobody else changes the tag of a taken page.
+        // SAFETY: the pointer is a lookup's; nothing else changes the tag of a taken page.
         unsafe { atomics::swap(self.page.tag, self.tag.writing().raw(), tag.raw()) };
     }
 }

@@ -32,7 +32,7 @@ impl Service<'_> {
             Store::Accept => {
                 let taken = page.take(tag)?;
                 // SAFETY: the context is the kernel's, the bytes are a whole page of a map, which
-                // is this program's to change.
+                // only this program may change now.
                 let loaded = unsafe {
                     bpf_xdp_load_bytes(self.ctx.ctx, PAGE_AT, page.bytes().cast(), PAGE_SIZE as u32)
                 };

@@ -1,6 +1,6 @@
-//! What is not for the switch, and must not get past it: memory blades' responders know the switch
-//! by its address alone, and agents take what comes to their port. What could be taken for the
-//! switch's ends here; everything else is the bridge's.
+//! Frames that are not for the switch and must not get past it: memory blades' responders identify
+//! the switch by its address alone, and agents accept what comes to their port. A frame that a
+//! blade could take for one of the switch's is dropped here; all others go to the bridge.
 
 use core::mem::offset_of;
 
@@ -16,16 +16,16 @@ use mind_common::{stop, verdict::Stop};
 
 /// VLAN tags behind which a frame is looked at. The kernel takes one off on its way over a bridge
 /// before the next XDP program sees it, and a host's stack any number that name no VLAN (802.1p);
-/// nobody honest sends more than 802.1ad's two.
+/// 802.1ad defines two.
 const MAX_TAGS: usize = 2;
 /// Bytes of a VLAN tag.
 const TAG_LEN: usize = 4;
 
-/// What becomes of a frame that is not for the switch, whose address is `own`. Asked at every port:
-/// a blade that is not registered is behind one, too.
+/// What becomes of a frame that is not for the switch, which has address `own`. Called for every
+/// port, also for those of blades that are not registered.
 #[inline(always)]
 pub fn judge(ctx: &XdpContext, own: [u8; 4]) -> Stop {
-    // What cannot be looked at is not let past.
+    // A frame whose headers cannot be read is dropped.
     if is_ordinary(ctx, own).unwrap_or(false) {
         stop!(Foreign)
     } else {
@@ -34,7 +34,7 @@ pub fn judge(ctx: &XdpContext, own: [u8; 4]) -> Stop {
 }
 
 /// Whether no responder and no agent can take the frame for the switch's; `None` when it ends
-/// before the headers that say so.
+/// before the headers that decide it.
 #[inline(always)]
 fn is_ordinary(ctx: &XdpContext, own: [u8; 4]) -> Option<bool> {
     let mut at = offset_of!(EthHdr, ether_type);
@@ -57,8 +57,8 @@ fn is_ordinary(ctx: &XdpContext, own: [u8; 4]) -> Option<bool> {
     if ip.proto != IpProto::Udp as u8 || ip.frag_offset() != 0 {
         return Some(true);
     }
-    // Also what is addressed to the switch: a blade that routes would send it on in its own name,
-    // put together from its fragments or without its tag.
+    // Also frames addressed to the switch: a blade that routes would forward them with its own
+    // source address, reassembled or without their tag.
     let udp = header::<UdpHdr>(ctx, at + ip.ihl() as usize)?;
     Some(udp.dst != UDP_PORT.to_be_bytes())
 }
@@ -83,7 +83,7 @@ fn header<T: Copy>(ctx: &XdpContext, at: usize) -> Option<&T> {
     if start + size_of::<T>() > ctx.data_end() {
         return None;
     }
-    // SAFETY: the packet has that many bytes, which nobody else looks at while the program runs;
-    // this file's headers are bytes, and any are one.
+    // SAFETY: the packet has that many bytes, which nothing else reads while the program runs; this
+    // file's headers are bytes, and any are one.
     Some(unsafe { &*(start as *const T) })
 }

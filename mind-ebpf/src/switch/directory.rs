@@ -1,9 +1,8 @@
-//! The directory: finding a page's slot, what the slot remembers, and taking its word from one
-//! state to the next.
+//! The directory: finding a page's slot, its memo, and taking its word from one state to the next.
 //!
-//! Every step reads the word first, then the region, and only then swaps the word: whoever gives
-//! the slot to another region locks it first, which
-//! begins an episode, so a step that read the old region finds another word when it swaps.
+//! Every step reads the word first, then the region, and only then swaps the word: the controller
+//! locks a slot before it gives it to another region, which begins an episode, so a step that read
+//! the old region finds another word when it swaps.
 
 use mind_common::{
     addr::{Region, Va},
@@ -12,7 +11,7 @@ use mind_common::{
         Word, admit, machine::on_answer,
     },
     id::DomainId,
-    memo::{Kept, Memo},
+    memo::{Location, Memo},
     serial::Seq,
     stop,
     table::{Generation, Protection, Slot, Translation},
@@ -54,8 +53,8 @@ pub fn slot(number: u32) -> Option<SlotRef> {
     maps::SLOTS.get_ptr_mut(number).map(SlotRef)
 }
 
-/// How current what slots remember is. The number is read first: whatever is known of the tries
-/// besides holds for it or for a later one.
+/// The current generation. The number is read first: what else is known of the tries holds for that
+/// number or for a later one.
 #[inline(always)]
 pub fn generation() -> Option<Generation> {
     let at = maps::GENERATION.get_ptr(0)?;
@@ -70,13 +69,13 @@ pub fn generation() -> Option<Generation> {
 }
 
 impl SlotRef {
-    /// Whether the slot remembers that `domain` may do `class` with `va`, and where it is kept if
-    /// it remembers that as well.
+    /// `Some` if the slot's memo is valid and says that `domain` may do `class` with `va`; with
+    /// where `va` is stored, if the memo says that as well.
     ///
     /// Memo, region, generation, in this order (see [`mind_common::memo`]). Loads stay in order on
     /// x86; a processor that swaps them would need a barrier after each of the first two.
     #[inline(always)]
-    pub fn recall(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Kept>> {
+    pub fn recall(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Location>> {
         // SAFETY: the pointer is a lookup's.
         let memo = unsafe {
             Memo {
@@ -87,10 +86,10 @@ impl SlotRef {
         self.region(va)?;
         let generation = generation()?.number;
         memo.allows(generation, domain, class)
-            .then(|| memo.kept(generation, va))
+            .then(|| memo.location(generation, va))
     }
 
-    /// Remembers what the tries said, `generation` having been read before they were asked.
+    /// Writes the memo of what the tries returned; `generation` was read before they were searched.
     #[inline(always)]
     pub fn remember(
         self,
@@ -101,8 +100,8 @@ impl SlotRef {
         translation: Option<&Translation>,
     ) {
         if let Some(memo) = Memo::new(generation, region, domain, protection, translation) {
-            // SAFETY: the pointer is a lookup's. The place goes first, as whoever believes the
-            // permit reads it.
+            // SAFETY: the pointer is a lookup's. The place is written first, because a reader that
+            // finds the permit valid reads it.
             unsafe {
                 (&raw mut (*self.0).place).write_volatile(memo.place);
                 (&raw mut (*self.0).permit).write_volatile(memo.permit);
@@ -128,7 +127,7 @@ impl SlotRef {
         Queue::from_raw(unsafe { atomics::load(&raw const (*self.0).queue) })
     }
 
-    /// A hint: where somebody else has changed it meanwhile, this change is lost.
+    /// A hint: where another processor has changed it meanwhile, this change is lost.
     #[inline(always)]
     fn swap_queue(self, old: Queue, new: Queue) {
         // SAFETY: the pointer is a lookup's.
@@ -173,8 +172,9 @@ impl SlotRef {
         Err(stop!(Contended))
     }
 
-    /// An answer to an invalidation for the page at `va`, whose slot this is, of number `number`,
-    /// and what it cost the blade: what to do, and the transition if it was the last.
+    /// An answer to an invalidation for the page at `va`, where this is the page's slot, number
+    /// `number`, and what the invalidation cost the blade: what to do, and the transition if it was
+    /// the last answer.
     #[inline(always)]
     pub fn answer(
         self,
@@ -198,7 +198,8 @@ impl SlotRef {
                 return Ok((step.verdict, Transition::between(word, step.next)));
             }
         }
-        // An answer is no request that could be refused; who asked for it repeats it.
+        // An answer cannot be refused like a request; the requester's retry makes the switch ask
+        // for it again.
         Err(Stop::Drop(Verdict::Contended))
     }
 
@@ -213,8 +214,8 @@ impl SlotRef {
         Ok(word)
     }
 
-    /// What began the invalidation that `order` says for `region`: the request at hand, for `page`
-    /// and with number `seq`, or for a repeated one what was noted then.
+    /// The request that began the invalidations in `order` of `region`: the request at hand, for
+    /// `page` and with number `seq`, or for repeated ones the origin that was noted.
     #[inline(always)]
     pub fn origin_of(
         self,
@@ -235,8 +236,8 @@ impl SlotRef {
         Ok((seq, page))
     }
 
-    /// Notes `origin`, unless that of a later episode is there: a processor that was held up
-    /// between winning the word and getting here must not wipe out what came after.
+    /// Notes `origin`, unless that of a later episode is there: a processor that is delayed between
+    /// swapping the word and getting here must not overwrite what came after.
     #[inline(always)]
     fn note(self, origin: Origin) {
         for _ in atomics::tries() {

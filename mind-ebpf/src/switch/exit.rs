@@ -1,4 +1,5 @@
-//! The one place at which a frame leaves the switch's XDP program: to which device, in whose name.
+//! The one place at which a frame leaves the switch's XDP program: to which device, with which
+//! addresses.
 
 use aya_ebpf::bindings::xdp_action;
 use mind_common::{

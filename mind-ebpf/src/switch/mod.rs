@@ -1,5 +1,5 @@
 //! The switch: what happens to a frame that comes in at one of its ports. The stages are those of
-//! [`mind_common::switch`], in its order; here is what they are asked of.
+//! [`mind_common::switch`], in its order; here are the maps and headers that they work on.
 //!
 //! | | |
 //! |---|---|
@@ -20,8 +20,8 @@ use mind_common::{
     directory::{Answer, AnswerVerdict, Invalidations, Request, RequestVerdict, Transition, Word},
     frame::Frame,
     id::{BladeId, Connection, DomainId},
-    losses::Place,
-    memo::Kept,
+    losses::LossPoint,
+    memo::Location,
     serial::{Seq, Version},
     stop, switch,
     table::{Peer, Port},
@@ -35,7 +35,7 @@ use crate::{
 };
 use directory::SlotRef;
 
-/// A frame of ours on its way through the switch.
+/// A frame of this protocol on its way through the switch.
 struct Passage<'a> {
     /// Its headers, in the packet.
     frame: &'a mut Frame,
@@ -61,7 +61,7 @@ pub fn ingress(ctx: &XdpContext) -> u32 {
             action: xdp_action::XDP_DROP,
         },
     };
-    if losses::is_lost(Place::after(decision.verdict)) {
+    if losses::is_lost(LossPoint::after(decision.verdict)) {
         decision = Decision {
             verdict: Verdict::LostOnPurpose,
             action: xdp_action::XDP_DROP,
@@ -80,7 +80,7 @@ fn enter(ctx: &XdpContext, ifindex: u32) -> Staged<Decision> {
         parsed => parsed?,
     };
     trace::frame(frame);
-    if losses::is_lost(Place::before_raw(frame.bth.opcode)) {
+    if losses::is_lost(LossPoint::before_raw(frame.bth.opcode)) {
         return Err(stop!(LostOnPurpose));
     }
     let port = maps::PORTS.get(ifindex).ok_or(stop!(UnknownPort))?;
@@ -175,12 +175,12 @@ impl switch::Passage for Passage<'_> {
         domain: DomainId,
         va: Va,
         class: u32,
-    ) -> Staged<Option<Kept>> {
+    ) -> Staged<Option<Location>> {
         tables::admit(slot, domain, va, class)
     }
 
     #[inline(always)]
-    fn translate(&self, va: Va) -> Option<Kept> {
+    fn translate(&self, va: Va) -> Option<Location> {
         tables::translate(va)
     }
 

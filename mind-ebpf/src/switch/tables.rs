@@ -1,11 +1,11 @@
-//! What the switch's tables say beside the directory: protection, translation, which blades are there. What a slot
-//! remembers of the tries spares looking at them.
+//! The switch's tables beside the directory: protection, translation, which blades are present. A slot's memo, while
+//! valid, spares searching the tries.
 
 use aya_ebpf::maps::lpm_trie::Key;
 use mind_common::{
     addr::Va,
     id::{BladeId, Connection, DomainId},
-    memo::Kept,
+    memo::Location,
     stop,
     table::{Peer, Protection, ProtectionKey, Slot, Translation, TranslationKey},
     verdict::Staged,
@@ -34,7 +34,7 @@ impl<K> Lookup<K> {
     }
 }
 
-/// Where the compute blade is, and its connection, if it is there.
+/// The compute blade's address and connection, if it is present.
 #[inline(always)]
 pub fn compute(blade: BladeId) -> Option<(&'static Peer, Connection)> {
     let peer = maps::COMPUTE
@@ -43,7 +43,7 @@ pub fn compute(blade: BladeId) -> Option<(&'static Peer, Connection)> {
     Some((peer, peer.connection_of(blade)))
 }
 
-/// Where the memory blade is, if it is there.
+/// The memory blade's address, if it is present.
 #[inline(always)]
 pub fn memory(number: u32) -> Option<&'static Peer> {
     maps::MEMORY.get(number).filter(|peer| peer.is_present())
@@ -56,15 +56,20 @@ pub fn is_placed(domain: DomainId, blade: BladeId) -> bool {
     placed >> blade.get() & 1 != 0
 }
 
-/// Refuses unless `domain` may do with `va` what `class` says; where `va` is kept, if that came up.
-/// `slot` is the page's, if it has one: what it remembers spares the tries, and what they say is
-/// remembered there.
+/// Refuses unless `domain` has permission class `class` for `va`. Returns where `va` is stored, if
+/// the check found that out. `slot` is the page's, if it has one: a valid memo spares the tries,
+/// and what they return is written to the memo.
 #[inline(always)]
-pub fn admit(slot: Option<SlotRef>, domain: DomainId, va: Va, class: u32) -> Staged<Option<Kept>> {
+pub fn admit(
+    slot: Option<SlotRef>,
+    domain: DomainId,
+    va: Va,
+    class: u32,
+) -> Staged<Option<Location>> {
     if let Some(slot) = slot
-        && let Some(kept) = slot.recall(domain, va, class)
+        && let Some(location) = slot.recall(domain, va, class)
     {
-        return Ok(kept);
+        return Ok(location);
     }
     // Generation, region, tries, in this order (see `mind_common::memo`). The region as it stands,
     // since an `Option` of it is compiled to a register that nothing was written to where there is
@@ -81,7 +86,7 @@ pub fn admit(slot: Option<SlotRef>, domain: DomainId, va: Va, class: u32) -> Sta
     {
         slot.remember(&generation, region, domain, protection, translation);
     }
-    Ok(translation.map(|entry| Kept {
+    Ok(translation.map(|entry| Location {
         blade: entry.blade,
         offset: entry.apply(va),
     }))
@@ -99,11 +104,11 @@ fn translation(va: Va) -> Option<&'static Translation> {
     maps::TRANSLATION.get(&lookup.key)
 }
 
-/// Where `va` is kept, as the trie says.
+/// Where `va` is stored, as the trie says.
 #[inline(always)]
-pub fn translate(va: Va) -> Option<Kept> {
+pub fn translate(va: Va) -> Option<Location> {
     let entry = translation(va)?;
-    Some(Kept {
+    Some(Location {
         blade: entry.blade,
         offset: entry.apply(va),
     })

@@ -1,10 +1,10 @@
-//! Which page goes when the cache is full: 2Q (Johnson and Shasha, VLDB 1994).
+//! Which page is evicted when the cache is full: 2Q (Johnson and Shasha, VLDB 1994).
 //!
-//! A blade sees faults only, never the accesses that hit, so LRU has nothing to go by and FIFO
-//! throws out what a loop over a large array did not need. 2Q tells the two apart by what comes
-//! *back*: a page that faults for the first time enters a short FIFO; one that faults again after
-//! it has left that (it is remembered as a *ghost*) is used again and again, and enters the main
-//! queue. A write fault on a page that is there is a use, too, and moves it up.
+//! A blade sees faults only, never the accesses that hit, so LRU has no input, and FIFO evicts the
+//! pages in use when a loop reads a large array. 2Q tells the two apart by what comes *back*: a
+//! page that faults for the first time enters a short FIFO; one that faults again after it has left
+//! that FIFO (its address is kept as a *ghost*) is used repeatedly, and enters the main queue. A
+//! write fault on a cached page is a use, too, and moves it up.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use mind_common::addr::Va;
 
 /// Parts of the capacity, in percent, that first-time pages may take before they go first.
 const RECENT_PERCENT: usize = 25;
-/// Ghosts remembered, in percent of the capacity.
+/// Ghosts kept, in percent of the capacity.
 const GHOST_PERCENT: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +99,7 @@ impl TwoQueue {
         }
     }
 
-    /// A page is gone. `evicted` says that its room was needed: it is remembered then.
+    /// A page is gone. If `evicted`, because its room was needed, it becomes a ghost.
     pub fn remove(&mut self, page: Va, evicted: bool) {
         match self.places.get(&page).copied() {
             Some((Queue::Recent, tick)) => {
@@ -117,7 +117,7 @@ impl TwoQueue {
         }
     }
 
-    /// Counts anew, in the same order; for a model checker.
+    /// Renumbers the queue positions in the same order; for a model checker.
     #[cfg(feature = "model")]
     pub fn renumber(&mut self) {
         let ghosts = core::mem::take(&mut self.ghosts);
@@ -140,7 +140,7 @@ impl TwoQueue {
         }
     }
 
-    /// The first page to go of those that `may_go`.
+    /// The first page to evict of those that `may_go`.
     pub fn victim(&self, may_go: impl Fn(Va) -> bool) -> Option<Va> {
         let (first, second) = if self.recent.len() > self.recent_limit {
             (&self.recent, &self.frequent)

@@ -1,13 +1,13 @@
-//! The kinds of what happens to a page: what tables and counts of events tell apart.
+//! The kinds of events of a page: which events tables and counts distinguish.
 
 use super::page::{Access, Event};
 use mind_common::{directory::Target, refusal::Refusal, serial::Version};
 
-const fn invalidate(target: Target, ripe: bool) -> Event {
+const fn invalidate(target: Target, residency_over: bool) -> Event {
     Event::Invalidate {
         target,
         wanted: true,
-        ripe,
+        residency_over,
     }
 }
 
@@ -30,7 +30,7 @@ impl Event {
         invalidate(Target::Invalid, false),
         invalidate(Target::Shared, true),
         invalidate(Target::Shared, false),
-        Self::Ripe,
+        Self::ResidencyOver,
         Self::Evict,
         Self::Answered { more: false },
         Self::Answered { more: true },
@@ -41,20 +41,24 @@ impl Event {
     pub const fn kind(self) -> Self {
         match self {
             Self::Data(_) => Self::Data(Version::new(0)),
-            // Refusals for good, which a page does not tell apart.
+            // Final refusals, which have the same effect on a page.
             Self::Refused(Refusal::Denied | Refusal::Invalid | Refusal::Stale) => {
                 Self::Refused(Refusal::Denied)
             }
             Self::NotStored(
                 Refusal::NoCopy | Refusal::Denied | Refusal::Invalid | Refusal::Stale,
             ) => Self::NotStored(Refusal::Stale),
-            Self::Invalidate { target, ripe, .. } => invalidate(target, ripe),
+            Self::Invalidate {
+                target,
+                residency_over,
+                ..
+            } => invalidate(target, residency_over),
             Self::Fault(_)
             | Self::Granted
             | Self::Refused(_)
             | Self::Stored
             | Self::NotStored(_)
-            | Self::Ripe
+            | Self::ResidencyOver
             | Self::Evict
             | Self::Answered { .. } => self,
         }
@@ -78,7 +82,7 @@ mod tests {
         let unwanted = Event::Invalidate {
             target: Target::Shared,
             wanted: false,
-            ripe: true,
+            residency_over: true,
         };
         let data = Event::Data(Version::new(9));
         let invalid = Event::Refused(Refusal::Invalid);

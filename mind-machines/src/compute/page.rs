@@ -1,18 +1,18 @@
 //! One page of a compute blade's cache: a pure function from a page's state and an event to the
-//! next state and what is to be done. Everything that takes more than one page (regions,
-//! sequence numbers, time, room) is [`super::machine`]'s.
+//! next state and what is to be done. Everything that concerns more than one page (regions,
+//! sequence numbers, time, room) is in [`super::machine`].
 //!
-//! What makes it right:
+//! Why it is correct:
 //!
 //! * A blade answers an invalidation only when none of its requests for the region can have been
-//!   granted before it: each has completed or was given up (its answer, should it still come, is
-//!   for a number that nobody waits for). A request that is told "busy" was not granted, so it is
-//!   given up when the region is wanted by somebody else; otherwise two blades would wait for
-//!   each other.
+//!   granted before it: each has completed or was given up (its answer, should it still come,
+//!   carries a number that is no longer in use). A request that is refused as "busy" was not
+//!   granted, so it is given up when another blade wants the region; otherwise two blades would
+//!   wait for each other.
 //! * A page is protected before it is read for a write-back, and stays so until memory has
 //!   acknowledged it; the invalidation is answered after that.
-//! * From the moment an invalidation asks for it until it is answered, a page makes no new
-//!   request (`answering`): the directory would only say "busy".
+//! * From the moment an invalidation arrives until it is answered, a page makes no new request
+//!   (`answering`): the directory would refuse it as "busy".
 
 use mind_common::{
     directory::{Target, Want},
@@ -29,7 +29,7 @@ pub enum Access {
     Write,
 }
 
-/// Where a page is in its life on this blade.
+/// The state of a page on this blade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// No copy, no request.
@@ -50,8 +50,8 @@ pub enum Phase {
         /// Whether the copy goes when that is done, to make room.
         evicting: bool,
     },
-    /// A copy that programs may read, memory has the same: kept only until the answer that
-    /// forwards it.
+    /// A copy that programs may read, memory has the same; it stays only until the answer to the
+    /// invalidation has forwarded it.
     Leaving,
 }
 
@@ -80,10 +80,10 @@ impl Phase {
     }
 }
 
-/// What invalidations ask of a page that it has not given yet.
+/// What invalidations still demand of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owed {
-    /// What may be left.
+    /// What may be left on the blade.
     pub target: Target,
     /// Whether it is the page that the requester waits for.
     pub wanted: bool,
@@ -92,19 +92,19 @@ pub struct Owed {
 /// A page on this blade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Page {
-    /// Where it is in its life.
+    /// Its phase.
     pub phase: Phase,
     /// The version of the copy.
     pub version: Version,
-    /// What invalidations still wait for.
+    /// What invalidations still demand.
     pub owed: Option<Owed>,
-    /// The most that threads which wait for it want.
+    /// The strongest access that threads wait for.
     pub waiting: Option<Access>,
     /// An invalidation of its region is not answered yet.
     pub answering: bool,
 }
 
-/// What happens to a page.
+/// An event of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A thread faulted. Of an absent page only when there is room for it.
@@ -121,15 +121,15 @@ pub enum Event {
     NotStored(Refusal),
     /// Its region is invalidated.
     Invalidate {
-        /// What may be left.
+        /// What may be left on the blade.
         target: Target,
         /// Whether it is the page that the requester waits for.
         wanted: bool,
-        /// Whether it was here for long enough to be used.
-        ripe: bool,
+        /// Whether its residency is over.
+        residency_over: bool,
     },
-    /// It has been here for long enough to be used.
-    Ripe,
+    /// Its residency is over.
+    ResidencyOver,
     /// Its room is needed.
     Evict,
     /// An invalidation of its region was answered.
@@ -146,7 +146,7 @@ pub enum Reaction {
     Request(Want),
     /// Send the request that is under way again, after a pause.
     Retry,
-    /// Forget the number of the request that is under way.
+    /// End the request that is under way: its answer is ignored from now on.
     Abandon,
     /// Put the bytes that just came into the cache and let waiting threads go on.
     Install {
@@ -162,11 +162,11 @@ pub enum Reaction {
     Protect,
     /// Send the copy to memory, as the next version.
     WriteBack,
-    /// Take the copy from every program and forget it.
+    /// Unmap the copy from every program and discard it.
     Drop,
-    /// Threads that wait for this access can't have it.
+    /// The access that threads wait for fails.
     Fail(Access, Refusal),
-    /// The copy could not be written back, and what was written into it is gone.
+    /// The copy could not be written back, and the writes to it are lost.
     Lost,
 }
 
@@ -266,7 +266,8 @@ impl Page {
         self
     }
 
-    /// Asks for permission to write the copy, if a thread waits for that and it is the time.
+    /// Requests permission to write the copy, if a thread waits for that and no invalidation is to
+    /// be answered first.
     const fn upgraded_if_wanted(self, before: Reactions) -> (Self, Reactions) {
         match self.waiting {
             Some(Access::Write) if self.owed.is_none() && !self.answering => (
@@ -286,7 +287,7 @@ impl Page {
         )
     }
 
-    /// Gives what is owed of a clean copy.
+    /// Satisfies what invalidations demand of a clean copy.
     const fn settled(self, before: Reactions) -> (Self, Reactions) {
         match self.owed {
             Some(Owed {
@@ -322,7 +323,7 @@ impl Page {
 
 /// What becomes of `page`, and what is to be done, when `event` happens.
 ///
-/// Total: an event that means nothing to a page leaves it as it is.
+/// Total: an event that has no meaning in a page's phase leaves the page as it is.
 pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
     const NOTHING: Reactions = Reactions::NONE;
     match (page.phase, event) {
@@ -365,12 +366,13 @@ pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
             page.is(Phase::Modified).of_version(version).satisfied(),
             just(Reaction::Install { writable: true }),
         ),
-        // Nobody could write while this blade had its copy: what memory sent is the same.
+        // No blade could write while this blade had its copy: what memory sent is the same.
         (Phase::Upgrading, Event::Data(_) | Event::Granted) => (
             page.is(Phase::Modified).satisfied(),
             just(Reaction::Map { writable: true }),
         ),
-        // The region is ours, the page is still to come; unless somebody asked for it meanwhile.
+        // This blade owns the region, and fetches the page next; unless an invalidation arrived
+        // meanwhile.
         (Phase::Acquiring, Event::Granted) => match page.owed {
             Some(_) => page.without_copy(NOTHING),
             None => (page, just(Reaction::Request(Want::Acquire))),
@@ -412,17 +414,17 @@ pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
             Event::Invalidate {
                 target: Target::Invalid,
                 wanted,
-                ripe,
+                residency_over,
             },
         ) => {
             let page = page.owing(Target::Invalid, wanted);
-            if ripe {
+            if residency_over {
                 page.settled(NOTHING)
             } else {
                 (page, NOTHING)
             }
         }
-        (Phase::Shared, Event::Ripe) if page.owed.is_some() => page.settled(NOTHING),
+        (Phase::Shared, Event::ResidencyOver) if page.owed.is_some() => page.settled(NOTHING),
         (Phase::Shared, Event::Evict) => page.without_copy(just(Reaction::Drop)),
 
         (Phase::Modified, Event::Fault(_)) => (page, just(Reaction::Map { writable: true })),
@@ -431,20 +433,20 @@ pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
             Event::Invalidate {
                 target,
                 wanted,
-                ripe,
+                residency_over,
             },
         ) => {
             let page = page.owing(target, wanted);
-            if ripe {
+            if residency_over {
                 page.cleaned(false)
             } else {
                 (page, NOTHING)
             }
         }
-        (Phase::Modified, Event::Ripe) if page.owed.is_some() => page.cleaned(false),
+        (Phase::Modified, Event::ResidencyOver) if page.owed.is_some() => page.cleaned(false),
         (Phase::Modified, Event::Evict) => page.cleaned(page.owed.is_none()),
 
-        // Whoever faults on a page that is being evicted keeps it here.
+        // A fault on a page that is being evicted keeps it in the cache.
         (Phase::Cleaning { .. }, Event::Fault(Access::Read)) => (
             page.is(Phase::Cleaning { evicting: false }),
             just(Reaction::Map { writable: false }),
@@ -498,16 +500,20 @@ pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
             | Event::Refused(_)
             | Event::Stored
             | Event::NotStored(_)
-            | Event::Ripe
+            | Event::ResidencyOver
             | Event::Evict,
         )
         | (
             Phase::Reading,
-            Event::Granted | Event::Stored | Event::NotStored(_) | Event::Ripe | Event::Evict,
+            Event::Granted
+            | Event::Stored
+            | Event::NotStored(_)
+            | Event::ResidencyOver
+            | Event::Evict,
         )
         | (
             Phase::Acquiring | Phase::Upgrading,
-            Event::Stored | Event::NotStored(_) | Event::Ripe | Event::Evict,
+            Event::Stored | Event::NotStored(_) | Event::ResidencyOver | Event::Evict,
         )
         | (
             Phase::Shared | Phase::Modified,
@@ -516,11 +522,15 @@ pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
             | Event::Refused(_)
             | Event::Stored
             | Event::NotStored(_)
-            | Event::Ripe,
+            | Event::ResidencyOver,
         )
         | (
             Phase::Cleaning { .. },
-            Event::Data(_) | Event::Granted | Event::Refused(_) | Event::Ripe | Event::Evict,
+            Event::Data(_)
+            | Event::Granted
+            | Event::Refused(_)
+            | Event::ResidencyOver
+            | Event::Evict,
         )
         | (
             Phase::Leaving,
@@ -529,7 +539,7 @@ pub const fn step(page: Page, event: Event) -> (Page, Reactions) {
             | Event::Refused(_)
             | Event::Stored
             | Event::NotStored(_)
-            | Event::Ripe
+            | Event::ResidencyOver
             | Event::Evict,
         ) => (page, NOTHING),
     }

@@ -1,5 +1,5 @@
-//! How long to wait for an answer before asking again (RFC 6298, with microseconds in mind), and
-//! how long to pause after "busy".
+//! How long to wait for an answer before a request is repeated (RFC 6298, scaled to microseconds),
+//! and how long to pause after "busy".
 
 /// Bounds, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +25,8 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Knows no round trip yet. `seed` spreads the pauses of blades that would otherwise ask in
-    /// step.
+    /// No round trip is known yet. `seed` spreads the pauses of blades that would otherwise retry
+    /// in step.
     pub const fn new(bounds: Bounds, seed: u64) -> Self {
         Self {
             bounds,
@@ -36,7 +36,7 @@ impl RoundTrip {
         }
     }
 
-    /// An answer took `nanos`. Only of requests that were sent once (Karn's rule).
+    /// An answer took `nanos`. To be called only for requests that were sent once (Karn's rule).
     pub fn sample(&mut self, nanos: u64) {
         match self.smoothed {
             None => {

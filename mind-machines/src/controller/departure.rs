@@ -143,6 +143,6 @@ impl Controller {
 fn loss(word: Word, gone: BladeId) -> Option<machine::Step<Loss>> {
     let step = on_loss(word, gone);
     #[cfg(feature = "mutants")]
-    let step = crate::mutant::bereft(word, step);
+    let step = crate::mutant::lost(word, step);
     step
 }

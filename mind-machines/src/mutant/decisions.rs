@@ -1,4 +1,5 @@
-//! Wrong decisions: what a pure function decided, and what a bug makes of that.
+//! Wrong decisions: each function changes what a pure function of the protocol decided, as the
+//! active bug would.
 
 use super::Mutant;
 use crate::compute::page::{Event, Page, Phase, Reaction, Reactions};
@@ -11,7 +12,7 @@ use mind_common::{
     refusal::Refusal,
 };
 
-/// What becomes of [`admit`](mind_common::directory::admit)'s decision about a request.
+/// [`admit`](mind_common::directory::admit)'s decision on a request, with the active bug.
 pub fn admitted(word: Word, request: Request, right: Admission) -> Admission {
     let alone = BladeSet::only(request.from);
     let decided = |next, verdict| Admission {
@@ -56,7 +57,7 @@ pub fn admitted(word: Word, request: Request, right: Admission) -> Admission {
     }
 }
 
-/// What becomes of [`on_answer`]'s decision.
+/// [`on_answer`]'s decision, with the active bug.
 pub fn answered(
     slot: u32,
     word: Word,
@@ -74,7 +75,7 @@ pub fn answered(
             };
             on_answer(slot, word, answer)
         }
-        AnswerVerdict::Stale if Mutant::AnyonesAnswerCounts.is_active() => {
+        AnswerVerdict::Stale if Mutant::AnySlotsAnswerCounts.is_active() => {
             on_answer(slot, word, Answer { slot, ..answer })
         }
         AnswerVerdict::Counted if Mutant::BusyClearedEarly.is_active() => {
@@ -95,16 +96,16 @@ pub fn answered(
     }
 }
 
-/// What becomes of [`on_loss`](mind_common::directory::machine::on_loss)'s decision.
-pub fn bereft(word: Word, right: Option<Step<Loss>>) -> Option<Step<Loss>> {
+/// [`on_loss`](mind_common::directory::machine::on_loss)'s decision, with the active bug.
+pub fn lost(word: Word, right: Option<Step<Loss>>) -> Option<Step<Loss>> {
     let step = right?;
-    if Mutant::OrphanGivenAway.is_active() && step.verdict == Loss::Writes {
+    if Mutant::LostOwnerNotMarked.is_active() && step.verdict == Loss::Writes {
         return Some(Step {
             next: word.settled(State::Invalid, BladeSet::EMPTY),
             verdict: Loss::Nothing,
         });
     }
-    if Mutant::RequesterNotMissed.is_active()
+    if Mutant::LostRequesterKept.is_active()
         && word.state().is_busy()
         && step.verdict == Loss::Nothing
         && !step.next.state().is_busy()
@@ -114,7 +115,7 @@ pub fn bereft(word: Word, right: Option<Step<Loss>>) -> Option<Step<Loss>> {
     right
 }
 
-/// What becomes of [`step`](crate::compute::page::step)'s decision about a page.
+/// [`step`](crate::compute::page::step)'s decision on a page, with the active bug.
 pub fn stepped(
     before: Page,
     event: Event,

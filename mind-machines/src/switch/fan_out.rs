@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl Switch {
-    /// The copies of `packet`, and what TC counts: `None` where it leaves the packet alone.
+    /// The copies of `packet`, and the verdict that TC counts: `None` where it leaves the packet
+    /// alone.
     pub fn fan_out<P, Q>(
         &self,
         packet: &Datagram<P>,

@@ -1,8 +1,8 @@
 //! The switch: its directory and its tables, and what becomes of a packet. The stages of a packet
 //! are the XDP program's own ([`mind_common::switch`]); the copies that TC sends are here as well.
 //!
-//! Between two packets anything may change a slot or a table, as in the real switch; what one
-//! packet does happens at once.
+//! Between two packets the controller may change slots and tables, as in the real switch; a packet
+//! is handled in one step.
 
 mod fan_out;
 mod passage;
@@ -40,7 +40,7 @@ pub struct Handled<P> {
     pub verdict: Verdict,
     /// What TC counts, if XDP passed the packet up.
     pub fan_out: Option<Verdict>,
-    /// What is sent, and to whom.
+    /// The datagrams sent, each with its destination.
     pub sent: Vec<(Node, Datagram<P>)>,
 }
 
@@ -51,7 +51,7 @@ pub enum Exit<P> {
     Ends,
     /// It goes to a blade.
     To(Node, Datagram<P>),
-    /// TC gets it, and makes it one INVALIDATE to each blade that it lists.
+    /// TC gets it, and sends one INVALIDATE to each blade that it lists.
     Up(Datagram<P>),
     /// The controller gets it, and does the same.
     Over(Datagram<P>),
@@ -66,7 +66,7 @@ impl Switch {
         }
     }
 
-    /// What becomes of `packet`, come in at `port`.
+    /// Handles `packet`, which came in at `port`, in XDP and TC.
     pub fn handle<P: Clone>(&mut self, port: Node, packet: Datagram<P>) -> Handled<P> {
         let (verdict, exit) = self.ingress(port, packet);
         let (fan_out, sent) = match exit {
@@ -85,7 +85,7 @@ impl Switch {
         }
     }
 
-    /// The XDP program: what becomes of `datagram`, come in at `port`.
+    /// The XDP program: handles `datagram`, which came in at `port`.
     pub fn ingress<P>(&mut self, port: Node, datagram: Datagram<P>) -> (Verdict, Exit<P>) {
         let behind = self.tables.port(port);
         let mut passage = Passage {
@@ -128,7 +128,7 @@ impl Switch {
         self.slots.get_mut(index)
     }
 
-    /// Puts the word `new` into the slot at `index` if `old` is there; whether it was.
+    /// Stores the word `new` in the slot at `index` if `old` is there; returns whether it was.
     pub fn swap_word(&mut self, index: usize, old: Word, new: Word) -> bool {
         match self.slots.get_mut(index) {
             Some(slot) if slot.word == old => {
@@ -139,14 +139,14 @@ impl Switch {
         }
     }
 
-    /// The free slot at `index` becomes `region`'s, with that word, next episode: as the controller
-    /// opens it.
+    /// Gives the free slot at `index` to `region`, with that word in the next episode, as the
+    /// controller does.
     pub fn open(&mut self, index: usize, region: Region, word: Word) {
         if let Some(slot) = self.slots.get_mut(index) {
             let episode = slot.word.episode().next();
             *slot = Slot {
                 word: Word::new(word.state(), word.requester(), episode, word.blades()),
-                // Of this episode, so that those to come replace it.
+                // Of this episode, so that the origins of later ones replace it.
                 origin: Origin::new(episode, Seq::default(), region.base()),
                 region: Some(region),
                 ..Slot::default()
@@ -165,7 +165,7 @@ impl Switch {
         }
     }
 
-    /// Says on which blades `domain` is placed.
+    /// Sets on which blades `domain` is placed.
     pub fn place(&mut self, domain: DomainId, blades: BladeSet) {
         let grants = &mut self.tables_mut().grants;
         if blades.is_empty() {

@@ -1,5 +1,5 @@
 //! A datagram on its way through the switch, as the [stages](mind_common::switch) see it: headers made from its fields
-//! and written back to them; slots and tables that nothing else touches meanwhile.
+//! and written back to them; slots and tables that do not change meanwhile.
 
 use mind_common::{
     addr::{Region, Va},
@@ -8,7 +8,7 @@ use mind_common::{
         admit, machine::on_answer,
     },
     id::{BladeId, BladeSet, Connection, DomainId},
-    memo::Kept,
+    memo::Location,
     serial::{Seq, Version},
     stop, switch,
     table::Port,
@@ -36,7 +36,7 @@ impl<P> Passage<'_, P> {
     }
 }
 
-/// What headers say that a datagram of another kind does not have: no page of the window, no slot.
+/// The header of a datagram that has none of the kind: no page of the window, no slot.
 fn no_reth() -> Reth {
     Reth::new(Va(0), DomainId(0), 0)
 }
@@ -165,14 +165,14 @@ impl<P> switch::Passage for Passage<'_, P> {
         self.switch.tables.is_placed(domain, blade)
     }
 
-    /// Nothing is remembered beside the tables.
+    /// There are no memos here.
     fn admit(
         &mut self,
         _slot: Option<usize>,
         domain: DomainId,
         va: Va,
         class: u32,
-    ) -> Staged<Option<Kept>> {
+    ) -> Staged<Option<Location>> {
         #[cfg(feature = "mutants")]
         if crate::mutant::Mutant::DomainNotChecked.is_active() {
             return Ok(None);
@@ -183,8 +183,8 @@ impl<P> switch::Passage for Passage<'_, P> {
         }
     }
 
-    fn translate(&self, va: Va) -> Option<Kept> {
-        self.switch.tables.kept(va)
+    fn translate(&self, va: Va) -> Option<Location> {
+        self.switch.tables.location(va)
     }
 
     fn slot_number(&self, va: Va) -> u32 {

@@ -1,5 +1,5 @@
-//! A slot of the directory: the word, and what stands beside it that the protocol needs. What is
-//! only counted, and what is only remembered of the tables, is left out.
+//! A slot of the directory: the word, and what stands beside it that the protocol needs. Counters
+//! and memos are left out.
 
 use mind_common::{
     addr::{Region, Va},
@@ -15,7 +15,7 @@ pub struct Slot {
     pub word: Word,
     /// Which request began the invalidation.
     pub origin: Origin,
-    /// Who waits.
+    /// The blades that wait.
     pub queue: Queue,
     /// Which region it is for. Stays when the slot is freed.
     pub region: Option<Region>,
@@ -32,8 +32,8 @@ impl Slot {
         self.region.filter(|region| region.contains(va))
     }
 
-    /// What began the invalidation that `order` says: the request at hand, or for a repeated one
-    /// what was noted then.
+    /// The request that began the invalidations in `order`: the request at hand, or for repeated
+    /// ones the origin that was noted.
     pub(super) fn origin_of(
         &mut self,
         invalidations: &Invalidations,

@@ -1,45 +1,45 @@
-//! The switch's tables beside the slots: who is behind which port, who may do what where, where
-//! pages are kept and which slot is theirs.
+//! The switch's tables beside the slots: the blades behind the ports, protection, translation, and
+//! the slots of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mind_common::{
     addr::{Prefix, Va},
     id::{BladeId, BladeSet, Connection, DomainId},
-    memo::Kept,
+    memo::Location,
     table::{self, PORT_FANS_OUT, PORT_HANDS_OVER, Permission, Translation},
 };
 
 use crate::Node;
 
-/// Who the controller says is behind a port.
+/// The blade that is registered behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Port {
-    /// A compute blade, in this life.
+    /// A compute blade, with the connection of its current incarnation.
     Compute(Connection),
     /// A memory blade.
     Memory,
 }
 
-/// What the switch knows besides its slots. Changes seldom, so that whoever copies a switch often
-/// shares it.
+/// The switch's tables besides its slots. They change seldom, so copies of a switch share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tables {
-    /// Whose port each cable ends at; nobody's if it is not listed.
+    /// What is registered behind the port of each blade; nothing if it is not listed.
     pub ports: BTreeMap<Node, Port>,
     /// Ports that have no program in TC: what must go to several blades is dropped there.
     pub without_tc: BTreeSet<Node>,
-    /// Those of these of which the controller gets what must go to several blades, and copies it.
+    /// Those of these that hand a packet for several blades over to the controller, which copies
+    /// it.
     pub hands_over: BTreeSet<Node>,
-    /// The compute blades that are there, each in its present life.
+    /// The compute blades that are present, each with the connection of its current incarnation.
     pub compute: BTreeMap<BladeId, Connection>,
-    /// The memory blades that are there.
+    /// The memory blades that are present.
     pub memory: BTreeSet<u8>,
     /// On which blades a domain is placed.
     pub grants: BTreeMap<DomainId, BladeSet>,
     /// What a domain may do; the longest prefix counts.
     pub protection: BTreeMap<(DomainId, Prefix), Permission>,
-    /// Where pages are kept; the longest prefix counts.
+    /// Where pages are stored; the longest prefix counts.
     pub translation: BTreeMap<Prefix, Translation>,
     /// The slot of each page that has one.
     pub pages: BTreeMap<Va, usize>,
@@ -62,15 +62,15 @@ impl Tables {
             .map(|(_, permission)| *permission)
     }
 
-    /// Where `va` is kept, as translation says.
-    pub fn kept(&self, va: Va) -> Option<Kept> {
+    /// Where `va` is stored, as the longest matching prefix says.
+    pub fn location(&self, va: Va) -> Option<Location> {
         let entry = self
             .translation
             .iter()
             .filter(|(prefix, _)| covers(prefix, va))
             .min_by_key(|(prefix, _)| prefix.shift)
             .map(|(_, entry)| entry)?;
-        Some(Kept {
+        Some(Location {
             blade: entry.blade,
             offset: entry.apply(va),
         })

@@ -1,5 +1,5 @@
 //! A region (or two halves of one), the blades that use it, memory, and a controller that changes
-//! it: who has copies is kept beside the words, and compared with them after every step.
+//! it: which blades have copies is kept beside the words, and compared with them after every step.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,9 +16,9 @@ use mind_common::{
 };
 use mind_machines::controller::procedure::{Change, Do, Outcome, Procedure, Which};
 
-/// Blades in a scene.
+/// Blades of a setup.
 const BLADES: u8 = 3;
-const EVERYBODY: BladeSet = BladeSet::from_bits((1 << BLADES) - 1);
+const EVERY_BLADE: BladeSet = BladeSet::from_bits((1 << BLADES) - 1);
 /// When the controller loses patience with a busy region, from 0.
 const PATIENCE: u64 = 100;
 const PAUSE: u64 = 10;
@@ -36,18 +36,18 @@ pub fn word(state: State, blades: &[u8]) -> Word {
     Word::new(state, blade(0), Episode::new(7), set(blades))
 }
 
-/// What somebody else does.
+/// What blades do between two steps of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A blade's request reaches a slot.
     Ask(usize, BladeId, Want),
     /// A blade answers the invalidation that a slot is busy with.
     Answer(usize, BladeId),
-    /// A blade drops its clean copies, or writes back and then drops, without a word.
+    /// A blade drops its clean copies, or writes back and then drops, without telling the switch.
     Drop(usize, BladeId),
-    /// A blade is gone, and the words are told.
+    /// A blade is gone, and its bits are removed from the words.
     Lose(BladeId),
-    /// A blade has flushed, as it was told.
+    /// A blade has flushed, as the controller demanded.
     Flushed(BladeId),
     /// The controller's time passes.
     Wait,
@@ -64,10 +64,10 @@ pub enum Ending {
 
 /// A change among events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scene {
+pub struct Setup {
     /// The slots' words.
     pub words: [Word; 2],
-    /// Who has pages of what each slot covers, as far as the network let them know.
+    /// Blades that have pages of the region of each slot, as far as datagrams have arrived.
     copies: [BladeSet; 2],
     /// Whether packets find the slot.
     is_found: [bool; 2],
@@ -85,24 +85,24 @@ pub struct Scene {
     ending: Ending,
 }
 
-fn is_orphan(word: Word) -> bool {
+fn has_lost_owner(word: Word) -> bool {
     word.prior() == Some(Prior::Modified) && word.blades().is_empty()
 }
 
-impl Scene {
-    /// The change, of these words: who is listed has copies.
+impl Setup {
+    /// The change, of these words: blades that are listed have copies.
     pub fn new(change: Change, first: Word, second: Word) -> Self {
         Self {
             words: [first, second],
             copies: [first.blades(), second.blades()],
             is_found: [true, change == Change::Merge],
-            is_late: [is_orphan(first), is_orphan(second)],
+            is_late: [has_lost_owner(first), has_lost_owner(second)],
             change,
             fails: false,
-            procedure: Procedure::new(change, 0, PATIENCE, PAUSE, EVERYBODY),
+            procedure: Procedure::new(change, 0, PATIENCE, PAUSE, EVERY_BLADE),
             intent: None,
             flushing: BladeSet::EMPTY,
-            alive: EVERYBODY,
+            alive: EVERY_BLADE,
             now: 0,
             ending: Ending::Open,
         }
@@ -111,7 +111,7 @@ impl Scene {
     /// Only if the region is stuck.
     #[must_use]
     pub fn for_stuck(mut self) -> Self {
-        self.procedure = Procedure::for_stuck(0, PATIENCE, PAUSE, EVERYBODY);
+        self.procedure = Procedure::for_stuck(0, PATIENCE, PAUSE, EVERY_BLADE);
         self
     }
 
@@ -271,7 +271,7 @@ impl Scene {
         }
         self.drop_all(blade);
         self.procedure.lost(blade, loss);
-        // The controller does one thing at a time: it heard of the loss before it decided.
+        // The controller does one thing at a time: it knew of the loss before it decided.
         if matches!(self.intent, Some(Do::Swap { .. })) {
             self.intent = None;
         }
@@ -298,7 +298,8 @@ impl Scene {
             Do::Swap { slot, old, new } => {
                 let slot = slot as usize;
                 if self.words[slot] == old {
-                    // Whose users chose to be told of a loss get nothing of it before it is freed.
+                    // A domain that chose accesses to fail after a loss gets nothing of the region
+                    // before it is freed.
                     let stays =
                         matches!(new.prior(), Some(Prior::Lost)) || new.state() == State::Free;
                     assert!(
@@ -319,7 +320,7 @@ impl Scene {
                     self.flushing = self.flushing.with(blade);
                 }
                 for blade in dead {
-                    // It cannot be asked, and the words were told long ago.
+                    // It cannot flush, and its bits were removed from the words before.
                     self.flushing = self.flushing.without(blade);
                     self.procedure.lost(blade, Loss::Nothing);
                 }
@@ -350,15 +351,15 @@ impl Scene {
                 assert_eq!(second.state(), State::Locked);
                 self.words[1] = second;
                 self.is_found[1] = true;
-                // Who had pages of the whole may have some of each half.
+                // Blades that had pages of the whole may have some of each half.
                 self.copies[1] = self.copies[0];
                 self.is_late[1] = self.is_late[0];
             }
             Change::Merge => {
                 assert_eq!(self.words[1].state(), State::Locked);
-                // From now on the first word says who may write back, of the second half, too;
-                // where all of it is about to fail, nobody may.
-                let is_to_fail = self.fails && self.words.iter().any(|word| is_orphan(*word));
+                // From now on the first word says which blade may write back, of the second half,
+                // too; where accesses to all of it will fail, no blade may.
+                let is_to_fail = self.fails && self.words.iter().any(|word| has_lost_owner(*word));
                 if self.words[1].prior() == Some(Prior::Modified) && !is_to_fail {
                     for owner in self.copies[1].iter() {
                         assert!(may_write_back(self.words[0], owner), "{owner} in {self:?}");
@@ -374,7 +375,8 @@ impl Scene {
         self.procedure.rewired();
     }
 
-    /// Until it can only wait for somebody: flushes are done as they are asked. Who was asked.
+    /// Runs until the change can only wait for a blade: flushes are done at once. Returns the
+    /// blades that flushed.
     pub fn run(&mut self) -> BladeSet {
         let mut asked = BladeSet::EMPTY;
         for _ in 0..1000 {
@@ -416,7 +418,7 @@ impl Scene {
             };
             let has_unlisted = !copies.iter().all(|blade| listed.contains(blade));
             match word.state() {
-                // Who has answered, and who upgrades, is not listed.
+                // A blade that has answered, and one that upgrades, is not listed.
                 State::SharedToModified => {}
                 _ => assert!(!has_unlisted, "{copies:?} of {word:?} in {self:?}"),
             }
@@ -433,7 +435,7 @@ impl Scene {
     fn check_end(&self, outcome: Outcome) {
         let is_locked = |slot: usize| self.words[slot].state() == State::Locked;
         for slot in 0..2 {
-            // An orphan waits for its mourning, a lost one to be unmapped.
+            // A region without its owner waits to be marked lost, a lost one to be unmapped.
             let word = self.words[slot];
             let is_left = word.prior() == Some(Prior::Lost) || self.is_late[slot];
             assert!(!is_locked(slot) || is_left, "{self:?}");
@@ -450,26 +452,26 @@ impl Scene {
     }
 }
 
-/// All ways that a scene can go with `events` of others; the outcomes that there are.
-pub fn explore(start: Scene, events: u32) -> HashSet<Outcome> {
+/// All ways that a setup can go with `events` of others; the outcomes that there are.
+pub fn explore(start: Setup, events: u32) -> HashSet<Outcome> {
     let mut endings = HashSet::new();
     for start in [start.clone(), start.failing_on_loss()] {
         let mut seen = HashSet::new();
         // Where each came from, and by which event; `None` is the controller's step.
         let mut ways: Vec<(usize, Option<Event>)> = Vec::new();
         let mut queue = VecDeque::from([(start, events, 0, None)]);
-        while let Some((scene, left, from, by)) = queue.pop_front() {
-            if !seen.insert((scene.clone(), left)) {
+        while let Some((setup, left, from, by)) = queue.pop_front() {
+            if !seen.insert((setup.clone(), left)) {
                 continue;
             }
             let here = ways.len();
             ways.push((from, by));
-            if let Ending::Over(outcome) = scene.ending() {
+            if let Ending::Over(outcome) = setup.ending() {
                 endings.insert(outcome);
                 continue;
             }
-            let mut go = |scene: &Scene, event: Option<Event>, left| {
-                let mut next = scene.clone();
+            let mut go = |setup: &Setup, event: Option<Event>, left| {
+                let mut next = setup.clone();
                 let act = AssertUnwindSafe(|| match event {
                     None => next.step(),
                     Some(event) => {
@@ -487,8 +489,8 @@ pub fn explore(start: Scene, events: u32) -> HashSet<Outcome> {
                 }
                 Some(next)
             };
-            if let Some(waiting) = go(&scene, None, left) {
-                // For others; they come, however few events are left.
+            if let Some(waiting) = go(&setup, None, left) {
+                // The change waits for blades; their events come, however few are left.
                 for event in waiting.events() {
                     if matches!(event, Event::Flushed(_) | Event::Wait) {
                         go(&waiting, Some(event), left);
@@ -496,8 +498,8 @@ pub fn explore(start: Scene, events: u32) -> HashSet<Outcome> {
                 }
             }
             if left > 0 {
-                for event in scene.events() {
-                    go(&scene, Some(event), left - 1);
+                for event in setup.events() {
+                    go(&setup, Some(event), left - 1);
                 }
             }
         }

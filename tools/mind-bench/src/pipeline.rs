@@ -196,10 +196,10 @@ impl Timer<'_> {
                 headers,
                 ..Template::default()
             })?;
-            let before = self.bed.switch.tally(INTERFACE)?;
+            let before = self.bed.switch.packet_counters(INTERFACE)?;
             let frame = path.packet.bytes();
             self.time(path.name, "mind_bench_staged", frame, path.action)?;
-            let counted = self.bed.switch.tally(INTERFACE)?.since(&before);
+            let counted = self.bed.switch.packet_counters(INTERFACE)?.since(&before);
             ensure!(
                 counted.of_verdict(path.verdict) == u64::from(self.packets),
                 "{} must end in {}, but ended in {:?}",

@@ -78,9 +78,13 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
             "whom the switch listens to owns what it writes back, and memory is fenced only \
              against those that it does not"
         }
-        (Cleaning { .. } | Leaving, Event::Invalidate { ripe: false, .. }) => {
-            "only what was here for long enough is written back"
-        }
+        (
+            Cleaning { .. } | Leaving,
+            Event::Invalidate {
+                residency_over: false,
+                ..
+            },
+        ) => "only what was here for long enough is written back",
         (Acquiring | Upgrading | Modified | Cleaning { .. }, Event::Answered { .. }) => {
             "it owes what an invalidation asks, which is not answered before it is given"
         }

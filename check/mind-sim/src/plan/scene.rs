@@ -259,7 +259,7 @@ mod tests {
             let event = Event::Invalidate {
                 target,
                 wanted: true,
-                ripe: false,
+                residency_over: false,
             };
             Pair::Page(phase, event)
         };
@@ -270,8 +270,14 @@ mod tests {
         let all = [
             (Scene::Denied, wanted_back(Phase::Reading, Target::Invalid)),
             (Scene::Denied, wanted_back(Phase::Reading, Target::Shared)),
-            (Scene::Timers, Pair::Page(Phase::Upgrading, Event::Ripe)),
-            (Scene::Timers, Pair::Page(cleaning(true), Event::Ripe)),
+            (
+                Scene::Timers,
+                Pair::Page(Phase::Upgrading, Event::ResidencyOver),
+            ),
+            (
+                Scene::Timers,
+                Pair::Page(cleaning(true), Event::ResidencyOver),
+            ),
             (
                 Scene::Leaving,
                 Pair::Page(Phase::Leaving, Event::Fault(Access::Read)),

@@ -372,7 +372,7 @@ impl<'a> World<'a> {
 
     /// What memory has of a page.
     pub(crate) fn in_memory(&self, page: Va) -> Image {
-        let kept = self.switch.tables().kept(page);
+        let kept = self.switch.tables().location(page);
         let memory = kept.and_then(|kept| {
             let memory = self.memories.get(&u8::try_from(kept.blade).ok()?)?;
             Some(memory.page(kept.offset.0 >> PAGE_SHIFT).data)

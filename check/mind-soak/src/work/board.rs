@@ -1,16 +1,16 @@
-//! The board: each page has one writer, and everybody reads. By the time its writer wants to change a page, all blades
-//! share it, so the upgrade goes out to three of them at once.
+//! The board: each page has one writer, and every thread reads. By the time its writer changes a page, all blades share
+//! it, so the upgrade invalidates three of them at once.
 //!
-//! A page begins with its version, odd while it is being written. Whoever finds the same even version before and after
-//! reading the rest must have read that version's contents, and no page goes back to an earlier one. Stores are seen
-//! in the order in which they are made: the memory promises what x86 does (TSO).
+//! A page begins with its version, odd while it is being written. A reader that finds the same even version before and
+//! after reading the rest must have read that version's contents, and no page goes back to an earlier one. Stores are
+//! seen in the order in which they are made, as on x86 (TSO).
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use anyhow::Result;
 use mind_e2e::area::{Area, WORDS};
 
-use super::{Turn, must_be, pattern, wrong};
+use super::{WorkThread, must_be, pattern, wrong};
 use crate::layout::REGION;
 
 /// The word that holds the version.
@@ -23,32 +23,32 @@ fn words() -> impl Iterator<Item = usize> {
     (1..WORDS).step_by(30)
 }
 
-pub(super) fn run(area: Area, turn: &mut Turn<'_>) -> Result<()> {
+pub(super) fn run(area: Area, thread: &mut WorkThread<'_>) -> Result<()> {
     let regions = area.pages() / REGION;
     let own: Vec<_> = (0..regions)
-        .filter(|region| region % turn.of == turn.number)
+        .filter(|region| region % thread.of == thread.number)
         .flat_map(|region| region * REGION..(region + 1) * REGION)
         .collect();
     let mut seen = vec![0; area.pages()];
     let mut written = 0;
-    while turn.goes_on() {
-        if turn.steps.is_multiple_of(WRITE) && !own.is_empty() {
-            let page = own[turn.random.usize(..own.len())];
+    while thread.goes_on() {
+        if thread.steps.is_multiple_of(WRITE) && !own.is_empty() {
+            let page = own[thread.random.usize(..own.len())];
             let before = seen[page];
             read(area, page, before, true)?;
             write(area, page, before + 1);
             seen[page] = before + 1;
             written += 1;
         } else {
-            let page = turn.random.usize(..area.pages());
+            let page = thread.random.usize(..area.pages());
             let is_own = own.contains(&page);
             if let Some(version) = read(area, page, seen[page], is_own)? {
                 seen[page] = version;
             }
         }
     }
-    turn.reads = turn.steps - written;
-    turn.steps = written;
+    thread.reads = thread.steps - written;
+    thread.steps = written;
     Ok(())
 }
 
@@ -64,7 +64,7 @@ fn write(area: Area, page: usize, version: u64) {
         .store(2 * version, Ordering::Release);
 }
 
-/// Reads a page that was at `least` in this version, or is if it is one's own; its version, unless it is being written.
+/// Reads a page of version `least` or later; returns its version, unless it is being written.
 fn read(area: Area, page: usize, least: u64, is_own: bool) -> Result<Option<u64>> {
     let version = || area.word(page, VERSION).load(Ordering::Acquire);
     let begin = version();
@@ -87,7 +87,7 @@ fn read(area: Area, page: usize, least: u64, is_own: bool) -> Result<Option<u64>
     Ok(Some(begin / 2))
 }
 
-/// Checks all pages, which nobody writes now; all versions together.
+/// Checks all pages, which are not written now; returns the sum of all versions.
 pub(super) fn check(area: Area) -> Result<u64> {
     let mut sum = 0;
     for page in 0..area.pages() {

@@ -1,5 +1,5 @@
-//! Memory that comes and goes: allocated, found to be zeros, written, made read-only, found as written, freed. What
-//! the next one gets was somebody else's a moment ago.
+//! Churn: memory is allocated, found to be zeros, written, made read-only, found as written, freed. A new allocation
+//! gets memory that was just freed.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use mind_client::{Access, Process};
 use mind_e2e::area::{Area, PAGE, WORDS};
 
-use super::{Turn, must_be, pattern};
+use super::{WorkThread, must_be, pattern};
 
 /// Most pages of an allocation.
 const MOST: usize = 12;
@@ -16,12 +16,12 @@ fn words() -> impl Iterator<Item = usize> {
     (0..WORDS).step_by(73)
 }
 
-pub(super) fn run(process: &Process, turn: &mut Turn<'_>) -> Result<()> {
-    while turn.goes_on() {
-        let pages = turn.random.usize(1..=MOST);
+pub(super) fn run(process: &Process, thread: &mut WorkThread<'_>) -> Result<()> {
+    while thread.goes_on() {
+        let pages = thread.random.usize(1..=MOST);
         let memory = process.map((pages * PAGE) as u64, Access::Write)?;
         let area = Area::new(memory);
-        let version = turn.steps;
+        let version = thread.steps;
         holds(area, 0)?;
         for page in 0..area.pages() {
             for word in words() {

@@ -1,27 +1,31 @@
-//! Lanes: word `n` of every page is the `n`-th thread's, which alone writes it and knows what it must be. All pages
-//! are wanted by everybody all the time (M->M, M->S, S->M), and no write may be lost. Half of the steps write without
-//! having read, so that pages are acquired from those who share them.
+//! Lanes: only the `n`-th thread writes word `n` of every page, and knows what it must be. Every blade accesses all
+//! pages all the time (M->M, M->S, S->M), and no write may be lost. Half of the steps write without having read, so
+//! that pages are acquired from their sharers.
 
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, ensure};
 use mind_e2e::area::{Area, WORDS};
 
-use super::{Turn, must_be, wrong};
+use super::{WorkThread, must_be, wrong};
 
-/// Every so many steps, look at a neighbour's word first.
-const LOOK: u64 = 3;
+/// Every so many steps, read a neighbour's word first.
+const CHECK_NEIGHBOUR: u64 = 3;
 
-pub(super) fn run(area: Area, turn: &mut Turn<'_>) -> Result<()> {
-    ensure!(turn.of <= WORDS, "{} threads have no lane each", turn.of);
-    let own = turn.number;
-    let neighbour = (own + 1) % turn.of;
+pub(super) fn run(area: Area, thread: &mut WorkThread<'_>) -> Result<()> {
+    ensure!(
+        thread.of <= WORDS,
+        "{} threads have no lane each",
+        thread.of
+    );
+    let own = thread.number;
+    let neighbour = (own + 1) % thread.of;
     let mut mine = vec![0; area.pages()];
     let mut theirs = vec![0; area.pages()];
-    while turn.goes_on() {
-        let page = turn.random.usize(..area.pages());
+    while thread.goes_on() {
+        let page = thread.random.usize(..area.pages());
         let word = area.word(page, own);
-        if turn.steps.is_multiple_of(LOOK) {
+        if thread.steps.is_multiple_of(CHECK_NEIGHBOUR) {
             let found = area.word(page, neighbour).load(Ordering::Relaxed);
             if neighbour != own && found < theirs[page] {
                 let expected = format!("{} or more", theirs[page]);
@@ -29,7 +33,7 @@ pub(super) fn run(area: Area, turn: &mut Turn<'_>) -> Result<()> {
             }
             theirs[page] = found;
         }
-        if turn.steps.is_multiple_of(2) {
+        if thread.steps.is_multiple_of(2) {
             must_be(area, page, own, word.load(Ordering::Relaxed), mine[page])?;
         }
         mine[page] += 1;

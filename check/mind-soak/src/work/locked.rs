@@ -1,28 +1,28 @@
-//! Pages under a lock that lies on them: whoever has it finds the page as the last one left it, every word, and writes
-//! every word anew. A lock that is taken is left alone: nobody spins, and nobody waits for a thread that failed.
+//! Pages under a lock in the page itself: the thread that takes it finds every word as the last one left it, and writes
+//! every word anew. A taken lock is skipped: no thread spins, and none waits for a thread that failed.
 
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use mind_e2e::area::{Area, WORDS};
 
-use super::{Turn, must_be, pattern};
+use super::{WorkThread, must_be, pattern};
 
 /// 0: free.
 const LOCK: usize = 0;
 /// How often the page was written.
 const VERSION: usize = 1;
 
-pub(super) fn run(area: Area, turn: &mut Turn<'_>) -> Result<()> {
-    let me = turn.number as u64 + 1;
-    while turn.goes_on() {
-        let page = turn.random.usize(..area.pages());
+pub(super) fn run(area: Area, thread: &mut WorkThread<'_>) -> Result<()> {
+    let me = thread.number as u64 + 1;
+    while thread.goes_on() {
+        let page = thread.random.usize(..area.pages());
         let lock = area.word(page, LOCK);
         if lock
             .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            turn.nothing_done();
+            thread.nothing_done();
             continue;
         }
         let version = area.word(page, VERSION).load(Ordering::Relaxed);
@@ -47,7 +47,7 @@ fn contents(area: Area, page: usize, version: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks all pages, which nobody writes now; how often all of them were written.
+/// Checks all pages, which are not written now; returns how often all of them were written.
 pub(super) fn check(area: Area) -> Result<u64> {
     let mut sum = 0;
     for page in 0..area.pages() {

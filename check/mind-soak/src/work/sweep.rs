@@ -1,13 +1,13 @@
-//! The sweep: pages of one's own, more than the cache holds. Pages are evicted and written back all the time, and must
-//! come back as they went. Half of them are read before they are written (I->S, then an upgrade that nobody minds),
-//! half are written at once (I->M).
+//! The sweep: pages of one thread only, more than the cache holds. Pages are evicted and written back all the time, and
+//! must come back as they went. Half of them are read before they are written (I->S, then an upgrade without an
+//! invalidation), half are written at once (I->M).
 
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use mind_e2e::area::{Area, WORDS};
 
-use super::{Turn, must_be, pattern, wrong};
+use super::{WorkThread, must_be, pattern, wrong};
 use crate::layout::REGION;
 
 /// The word that holds how often the page was written.
@@ -17,15 +17,15 @@ fn words() -> impl Iterator<Item = usize> {
     (1..WORDS).step_by(51)
 }
 
-pub(super) fn run(area: Area, turn: &mut Turn<'_>) -> Result<()> {
-    // Whole regions, so that none has two masters.
-    let regions = area.pages() / REGION / turn.of;
-    let first = turn.number * regions * REGION;
+pub(super) fn run(area: Area, thread: &mut WorkThread<'_>) -> Result<()> {
+    // Whole regions, so that no region is written by two threads.
+    let regions = area.pages() / REGION / thread.of;
+    let first = thread.number * regions * REGION;
     let mut versions = vec![0; regions * REGION];
-    while turn.goes_on() {
-        let place = turn.random.usize(..versions.len());
+    while thread.goes_on() {
+        let place = thread.random.usize(..versions.len());
         let (page, version) = (first + place, versions[place]);
-        if turn.random.bool() {
+        if thread.random.bool() {
             let found = area.word(page, VERSION).load(Ordering::Relaxed);
             must_be(area, page, VERSION, found, version)?;
             contents(area, page, version)?;
@@ -49,7 +49,7 @@ fn contents(area: Area, page: usize, version: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks all pages, which nobody writes now; how often all of them were written.
+/// Checks all pages, which are not written now; returns how often all of them were written.
 pub(super) fn check(area: Area) -> Result<u64> {
     let mut sum: u64 = 0;
     for page in 0..area.pages() {

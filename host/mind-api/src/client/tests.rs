@@ -25,8 +25,8 @@ async fn accepted(listener: &TcpListener) -> Connection {
     frame::framed(Either::Left(listener.accept().await.unwrap().0))
 }
 
-/// A listener, and a client of it that was welcomed.
-async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<Order>) {
+/// A listener, and a client that is connected to it.
+async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<ReceivedCommand>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = at(&listener);
     let client = tokio::spawn(Client::connect(endpoint, "test", limit));
@@ -37,8 +37,8 @@ async fn pair(limit: Duration) -> (Connection, Client, mpsc::Receiver<Order>) {
         Frame::Welcome(Welcome { version: VERSION }),
     )
     .await;
-    let (client, orders) = client.await.unwrap().unwrap();
-    (connection, client, orders)
+    let (client, commands) = client.await.unwrap().unwrap();
+    (connection, client, commands)
 }
 
 #[tokio::test]
@@ -78,13 +78,13 @@ async fn answers_find_their_calls_in_any_order() {
 
 #[tokio::test]
 async fn a_controller_that_goes_ends_every_call() {
-    let (mut connection, client, mut orders) = pair(LIMIT).await;
+    let (mut connection, client, mut commands) = pair(LIMIT).await;
     let call = tokio::spawn(async move { client.call(Request::Status).await });
     take(&mut connection).await;
     drop(connection);
     let error = call.await.unwrap().unwrap_err();
     assert!(matches!(error, ClientError::Lost(_)), "{error}");
-    assert_eq!(orders.recv().await, None);
+    assert_eq!(commands.recv().await, None);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
     take(&mut connection).await;
     let welcome = Frame::Welcome(Welcome { version: VERSION });
     give(&mut connection, welcome.clone()).await;
-    let (client, mut orders) = client.await.unwrap().unwrap();
+    let (client, mut commands) = client.await.unwrap().unwrap();
     client.outlive_connection();
     let unlink = |name: &str| Request::UnlinkArea {
         domain: 1,
@@ -115,9 +115,9 @@ async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
         body: Command::ZeroPages { first: 3, count: 4 },
     };
     give(&mut connection, command).await;
-    let order = orders.recv().await.unwrap();
+    let order = commands.recv().await.unwrap();
     drop(connection);
-    assert_eq!(orders.recv().await, None);
+    assert_eq!(commands.recv().await, None);
     let second = asked(unlink("b"));
 
     let again = client.clone();
@@ -132,7 +132,7 @@ async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
         ..
     } = take(&mut connection).await
     else {
-        panic!("expected what says who is back");
+        panic!("expected the request to resume");
     };
     let answer = |id| Frame::Reply {
         id,
@@ -141,8 +141,8 @@ async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
     give(&mut connection, answer(greeting)).await;
     let (reply, _orders) = resumed.await.unwrap().unwrap();
     assert_eq!(reply, Reply::Done);
-    // Nobody there has asked for this.
-    let late = client.carried(order.ticket, Ok(Report::Done));
+    // The command came by the earlier connection.
+    let late = client.answer_command(order.id, Ok(Report::Done));
     assert!(matches!(late, Err(ClientError::Lost(_))));
     let Frame::Request {
         id: same,
@@ -163,7 +163,7 @@ async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
 }
 
 #[tokio::test]
-async fn a_controller_that_says_nothing_is_late() {
+async fn a_controller_that_does_not_answer_is_late() {
     let (_connection, client, _orders) = pair(Duration::from_millis(50)).await;
     let error = client.call(Request::Status).await.unwrap_err();
     assert_eq!(
@@ -172,31 +172,31 @@ async fn a_controller_that_says_nothing_is_late() {
     );
     assert!(
         lock(&client.shared).waiting.is_empty(),
-        "a late call is forgotten"
+        "a late call does not wait any more"
     );
 }
 
 #[tokio::test]
 async fn commands_arrive_and_are_answered() {
-    let (mut connection, client, mut orders) = pair(LIMIT).await;
+    let (mut connection, client, mut commands) = pair(LIMIT).await;
     let body = Command::ZeroPages { first: 3, count: 4 };
     let frame = Frame::Command {
         id: 9,
         body: body.clone(),
     };
     give(&mut connection, frame).await;
-    let order = orders.recv().await.unwrap();
+    let order = commands.recv().await.unwrap();
     assert_eq!(
         order,
-        Order {
-            ticket: Ticket {
+        ReceivedCommand {
+            id: CommandId {
                 connection: 0,
                 id: 9
             },
             command: body
         }
     );
-    client.carried(order.ticket, Ok(Report::Done)).unwrap();
+    client.answer_command(order.id, Ok(Report::Done)).unwrap();
     let answer = take(&mut connection).await;
     assert_eq!(
         answer,

@@ -1,7 +1,7 @@
 //! Wakes the engine when something is due.
 //!
-//! A timeout of `epoll_wait` would be armed and taken back at each fault, for a moment that nearly always comes to
-//! nothing; this is set only when something is due *earlier* than it rings, and may ring for nothing.
+//! A timeout of `epoll_wait` would be set and cancelled at each fault, and hardly ever expire. This timer is set only
+//! when something is due *earlier* than it expires, and may expire when nothing is due.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,10 +11,10 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// A timer with a descriptor that is readable when it has rung.
+/// A timer with a descriptor that is readable when it has expired.
 pub(super) struct Alarm {
     fd: OwnedFd,
-    /// When it rings, in the caller's nanoseconds.
+    /// When it expires, in nanoseconds of the caller's clock.
     rings_at: Option<u64>,
 }
 
@@ -26,12 +26,12 @@ impl Alarm {
         Ok(Self { fd, rings_at: None })
     }
 
-    /// Sees to it that it rings at `due` or before; both times in nanoseconds of the caller's clock.
+    /// Makes it expire at `due` or before; both times in nanoseconds of the caller's clock.
     pub(super) fn set(&mut self, now: u64, due: u64) -> Result<()> {
         if self.rings_at.is_some_and(|at| at <= due) {
             return Ok(());
         }
-        // Zero would take it back.
+        // Zero would cancel it.
         let nanos = due.saturating_sub(now).max(1);
         let zero = Timespec {
             tv_sec: 0,
@@ -50,11 +50,11 @@ impl Alarm {
         Ok(())
     }
 
-    /// It has rung.
+    /// It has expired.
     pub(super) fn rang(&mut self) {
         self.rings_at = None;
         let mut count = [0; 8];
-        // Nothing to be read means that it was read before.
+        // Nothing to read means that it was read before.
         let _ = rustix::io::read(&self.fd, &mut count);
     }
 }

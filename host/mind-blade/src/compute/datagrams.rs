@@ -1,4 +1,4 @@
-//! The blade's datagram socket: messages of the protocol out and in, without waiting.
+//! The blade's datagram socket: sends and receives datagrams of the protocol, without blocking.
 
 use mind_common::addr::Page;
 use std::{
@@ -17,24 +17,25 @@ use rustix::{
     },
 };
 
-/// Room for what arrives while the engine is not looking: every sharer's answer at once, and more.
+/// Room for datagrams that arrive while the engine is busy: every sharer's answer at once, and
+/// more.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// What a message is padded with.
+/// The padding of datagrams.
 static PADDING: [u8; MAX_LEN] = [0; MAX_LEN];
 
-/// A socket that talks to the switch, and to nobody else.
+/// A socket that is connected to the switch.
 pub(super) struct Datagrams {
     fd: OwnedFd,
-    /// Datagrams that could not be sent: the queue was full. As good as lost on the way.
+    /// Datagrams that could not be sent: the queue was full. The same as a loss in the network.
     pub(super) unsent: u64,
 }
 
-/// A datagram as it came.
+/// A received datagram.
 pub(super) struct Received {
     bytes: [u8; MAX_LEN],
     len: usize,
-    /// Whether it was longer than what was taken of it.
+    /// Whether it was longer than the bytes that were read.
     pub(super) is_cut: bool,
 }
 
@@ -47,7 +48,7 @@ impl Received {
         }
     }
 
-    /// What it says.
+    /// The datagram, parsed.
     pub(super) fn parse(&self) -> Result<Datagram<&Page>, Malformed> {
         Datagram::parse(&self.bytes[..self.len])
     }
@@ -66,8 +67,8 @@ impl Datagrams {
         let address = SocketAddrV4::new(own, UDP_PORT);
         rustix::net::bind(&fd, &address)
             .with_context(|| format!("cannot bind to {address}: is another blade running here?"))?;
-        // Connected, the kernel looks the way to the switch up once, and not for every datagram; and nobody else can
-        // send anything to this socket.
+        // Connected, the kernel looks up the route once, not for every datagram; and no other host can send to this
+        // socket.
         let switch = SocketAddrV4::new(switch, UDP_PORT);
         rustix::net::connect(&fd, &switch)
             .with_context(|| format!("there is no way to the switch at {switch}"))?;
@@ -79,11 +80,11 @@ impl Datagrams {
         Ok(Self { fd, unsent: 0 })
     }
 
-    /// Sends a datagram. What cannot be sent now is counted and lost, as on the way.
+    /// Sends a datagram. One that cannot be sent now is counted and lost.
     pub(super) fn send(&mut self, datagram: &Datagram<&Page>) {
         let (headers, page) = datagram.emit();
         let headers = headers.as_bytes();
-        // What is not page is padding.
+        // The rest is padding.
         let rest = match page {
             Some(page) => &page[..],
             None => &PADDING[..datagram.body.wire_len().saturating_sub(headers.len())],
@@ -99,7 +100,7 @@ impl Datagrams {
             );
             match sent {
                 Err(Errno::INTR) => {}
-                // An ICMP error of an earlier datagram; it was taken by this, and nothing was sent.
+                // An ICMP error of an earlier datagram; this call returned it, and sent nothing.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) if earlier => {
                     earlier = false;
                 }
@@ -112,8 +113,8 @@ impl Datagrams {
         }
     }
 
-    /// Takes a datagram, if one is there; of a long one only the headers, unless it may bring a page that somebody
-    /// waits for: most of what comes is padding, and copying it takes as long as all the rest of receiving.
+    /// Receives a datagram, if one is there; of a long one only the headers, unless it may carry a page that a request
+    /// waits for: most long ones are padding, and copying that takes as long as the rest of receiving.
     pub(super) fn receive(&self, into: &mut Received, with_page: bool) -> bool {
         let room = if with_page { MAX_LEN } else { PAGELESS_LEN };
         loop {
@@ -123,7 +124,7 @@ impl Datagrams {
                     into.is_cut = len > taken;
                     return true;
                 }
-                // An ICMP error of an earlier datagram; it was taken by this.
+                // An ICMP error of an earlier datagram; this call returned it.
                 Err(Errno::INTR | Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(_) => return false,
             }

@@ -1,8 +1,8 @@
-//! The engine: one thread that owns the blade's state machine and does what it says.
+//! The engine: one thread that owns the blade's state machine and carries out its actions.
 //!
-//! It sleeps until something comes (a datagram, a fault, a command, a timer) and works until nothing
-//! is left. While it expects an answer it stays awake for a moment, open for everything else, since
-//! the answer takes less time than falling asleep and waking up.
+//! It sleeps until something comes (a datagram, a fault, a command, a timer) and works until
+//! nothing is left. While it expects an answer it polls for a short time, and handles all other
+//! events meanwhile, since the answer takes less time than sleeping and waking up.
 
 use std::{
     collections::HashMap,
@@ -33,14 +33,14 @@ use rustix::{
 use super::{
     alarm::Alarm,
     datagrams::{Datagrams, Received},
+    idle_policy::IdlePolicy,
     outbox::Outbox,
     programs::{ProgramId, Programs},
     statistics::Statistics,
-    wakefulness::Wakefulness,
 };
 
-/// How long to stay awake for an answer before going to sleep, in nanoseconds.
-const LOOKOUT: u64 = Duration::from_micros(40).as_nanos() as u64;
+/// How long to poll for an answer before sleeping, in nanoseconds.
+const POLL_FOR: u64 = Duration::from_micros(40).as_nanos() as u64;
 /// Datagrams taken in a row before faults get their turn.
 const DATAGRAMS_AT_ONCE: usize = 64;
 
@@ -51,27 +51,27 @@ const WAKE_UP: u64 = u64::MAX;
 const DATAGRAM: u64 = u64::MAX - 1;
 const ALARM: u64 = u64::MAX - 2;
 
-/// What the engine is told.
+/// A command to the engine.
 pub(crate) enum Command {
-    /// A program is there.
+    /// A program attaches.
     Attach {
         id: ProgramId,
         domain: DomainId,
         userfault: Userfault,
         backing: Arc<Backing>,
-        /// Told what the program must know; dropped when the program is gone.
+        /// Where notices for the program go; dropped when the program is gone.
         notices: mpsc::Sender<Notice>,
     },
     /// A program is gone.
     Detach { id: ProgramId },
-    /// Write back and drop what is cached of a range, only that of `domain` if there is one; then
-    /// answer with how many pages could not be written back meanwhile.
+    /// Write back and drop the cached pages of a range, only those of `domain` if there is one;
+    /// then answer with how many pages could not be written back meanwhile.
     Flush {
         range: Range<u64>,
         domain: Option<DomainId>,
         done: tokio::sync::oneshot::Sender<u64>,
     },
-    /// Say how things are.
+    /// Report counters and state.
     Report {
         to: tokio::sync::oneshot::Sender<BladeReport>,
     },
@@ -79,21 +79,21 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What a program must know.
+/// A notice for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// It may not do that to the page.
+    /// Its domain has no permission for that access to the page.
     Denied { page: Va, access: Access },
-    /// The page can't be had.
+    /// The page is lost, or no memory blade serves it.
     Unreachable { page: Va },
 }
 
-/// What the controller must know.
+/// A report to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plea {
+pub(crate) enum ToController {
     /// A request for the page does not complete.
     Stuck { page: Va },
-    /// What was to be written back to the page is gone.
+    /// The writes to the page are lost: memory refused the write-back.
     Lost { page: Va },
 }
 
@@ -105,14 +105,14 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Sends a command. Lost if the engine has ended, which ends the daemon.
+    /// Sends a command. It is lost if the engine has ended, which ends the daemon.
     pub(crate) fn send(&self, command: Command) {
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.wake_up, &1u64.to_ne_bytes());
         }
     }
 
-    /// What the engine counted, and how things are; `None` if it has ended.
+    /// The engine's counters and state; `None` if it has ended.
     pub(crate) async fn report(&self) -> Option<BladeReport> {
         let (to, report) = tokio::sync::oneshot::channel();
         self.send(Command::Report { to });
@@ -120,13 +120,13 @@ impl Handle {
     }
 }
 
-/// What the engine needs to begin.
+/// What the engine is started with.
 pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) datagrams: Datagrams,
     pub(crate) keep_awake: bool,
-    /// Where the controller is told what it must know.
-    pub(crate) pleas: tokio::sync::mpsc::UnboundedSender<Plea>,
+    /// Where reports to the controller go.
+    pub(crate) reports: tokio::sync::mpsc::UnboundedSender<ToController>,
 }
 
 /// Starts the engine in a thread of its own.
@@ -154,10 +154,10 @@ struct Engine {
     wake_up: Arc<OwnedFd>,
     epoll: OwnedFd,
     notices: HashMap<ProgramId, mpsc::Sender<Notice>>,
-    pleas: tokio::sync::mpsc::UnboundedSender<Plea>,
+    reports: tokio::sync::mpsc::UnboundedSender<ToController>,
     flushes: HashMap<u64, Flush>,
     next_token: u64,
-    wakefulness: Wakefulness,
+    idle_policy: IdlePolicy,
     alarm: Alarm,
     statistics: Statistics,
     began: Instant,
@@ -203,10 +203,10 @@ impl Engine {
             wake_up,
             epoll,
             notices: HashMap::new(),
-            pleas: parts.pleas,
+            reports: parts.reports,
             flushes: HashMap::new(),
             next_token: 0,
-            wakefulness: Wakefulness::new(parts.keep_awake),
+            idle_policy: IdlePolicy::new(parts.keep_awake),
             alarm,
             statistics: Statistics::new(),
             began: Instant::now(),
@@ -225,7 +225,7 @@ impl Engine {
     fn run(&mut self) -> Result<()> {
         let mut received = Received::new();
         let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
-        // Until when an answer is worth staying awake for.
+        // Until when to poll for an answer.
         let mut awake_until = 0;
         while !(self.stopping && self.blade.is_quiet()) {
             let awake = self.blade.expects_answer() && self.now() < awake_until;
@@ -259,7 +259,7 @@ impl Engine {
             self.poll();
             self.bury();
             if answered || !ready.is_empty() {
-                awake_until = self.now() + LOOKOUT;
+                awake_until = self.now() + POLL_FOR;
             } else if awake {
                 std::hint::spin_loop();
             }
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     fn set_alarm(&mut self) -> Result<()> {
-        let due = [self.blade.next_deadline(), self.wakefulness.deadline()];
+        let due = [self.blade.next_deadline(), self.idle_policy.deadline()];
         match due.into_iter().flatten().min() {
             Some(due) => self.alarm.set(self.now(), due),
             None => Ok(()),
@@ -277,7 +277,7 @@ impl Engine {
 
     fn poll(&mut self) {
         let now = self.now();
-        self.wakefulness.note(now, 0);
+        self.idle_policy.note(now, 0);
         if self.blade.next_deadline().is_some_and(|at| at <= now) {
             let mut actions = std::mem::take(&mut self.actions);
             self.blade.poll(now, &mut actions);
@@ -286,9 +286,10 @@ impl Engine {
         }
     }
 
-    /// Takes datagrams: those that have arrived, and answers that are there as soon as their request is sent, as they
-    /// are where switch and memory run on this processor. It does not look for more than it expects: whoever waited for
-    /// an answer may go on only when this thread sleeps. Whether there was any.
+    /// Receives datagrams: those that have arrived, and answers that arrive as soon as their request is sent, as
+    /// happens where switch and memory run on this processor. It does not poll beyond the answers that it expects: on
+    /// one processor, a thread whose fault is resolved runs only when this thread sleeps. Returns whether there was
+    /// any.
     fn take_datagrams(&mut self, arrived: bool, received: &mut Received) -> bool {
         let mut any = false;
         for _ in 0..DATAGRAMS_AT_ONCE {
@@ -301,7 +302,7 @@ impl Engine {
         any
     }
 
-    /// Takes a datagram. Whether there was one.
+    /// Receives a datagram; returns whether there was one.
     fn take_datagram(&mut self, received: &mut Received) -> bool {
         let with_page = self.blade.expects_page();
         if !self.datagrams.receive(received, with_page) {
@@ -315,16 +316,16 @@ impl Engine {
                 self.blade.receive(now, datagram.map(|_| ()), &mut actions);
                 if self.blade.counters().ignored != ignored {
                     let (envelope, opcode) = (datagram.envelope, datagram.body.opcode());
-                    tracing::trace!(?envelope, ?opcode, "a datagram that answers nothing");
+                    tracing::trace!(?envelope, ?opcode, "a datagram that answers no request");
                 }
                 self.carry_out(&mut actions, datagram.data().copied());
                 self.actions = actions;
             }
-            // It has a page, and nobody waits for one.
+            // It has a page, and no request waits for one.
             Err(Malformed::Truncated { .. }) if received.is_cut => self.statistics.unwanted += 1,
             Err(error) => {
                 self.statistics.malformed += 1;
-                tracing::debug!(%error, "a datagram that is no message");
+                tracing::debug!(%error, "a datagram that cannot be parsed");
             }
         }
         true
@@ -338,10 +339,10 @@ impl Engine {
             }
             let mut faults = std::mem::take(&mut self.faults);
             let now = self.now();
-            self.wakefulness.note(now, faults.len());
+            self.idle_policy.note(now, faults.len());
             for (id, fault) in faults.drain(..) {
                 if !fault.page.is_in_window(PAGE_SIZE as u64) {
-                    // A range that the program moved away from its place (mremap).
+                    // A range that the program moved to another address (mremap).
                     self.notify(id, Notice::Unreachable { page: fault.page });
                     continue;
                 }
@@ -378,7 +379,7 @@ impl Engine {
                         epoll::EventFlags::IN,
                     );
                     if let Err(errno) = added {
-                        // Its notices end, and with them the program's hopes.
+                        // Dropping its notices makes the program's accesses fail.
                         tracing::error!(program = id.0, %errno, "cannot wait for a program's faults");
                         continue;
                     }
@@ -418,7 +419,7 @@ impl Engine {
             requests: counters.requests,
             timeouts: counters.timeouts,
             busy: counters.busy,
-            appeals: counters.appeals,
+            reported_stuck: counters.reported_stuck,
             expired: counters.expired,
             write_backs: counters.write_backs,
             evictions: counters.evictions,
@@ -439,7 +440,7 @@ impl Engine {
             let _ = epoll::delete(&self.epoll, userfault);
         }
         if let Some(domain) = self.programs.detach(id) {
-            // Nobody on this blade can use the domain's pages any more.
+            // No program on this blade can use the domain's pages any more.
             self.flush(EVERYTHING, Some(domain), Flush::Domain(domain));
         }
     }
@@ -468,11 +469,16 @@ impl Engine {
     fn notify(&mut self, id: ProgramId, notice: Notice) {
         match self.notices.get(&id) {
             Some(notices) if notices.send(notice).is_ok() => {}
-            _ => tracing::warn!(program = id.0, ?notice, "a program cannot be told"),
+            _ => tracing::warn!(
+                program = id.0,
+                ?notice,
+                "a notice could not be sent to a program"
+            ),
         }
     }
 
-    /// Detaches the programs that turned out to be gone, and tells those that can't be served.
+    /// Detaches programs that turned out to be gone, and sends notices to those that cannot be
+    /// served.
     fn bury(&mut self) {
         for (id, page) in self.programs.take_starved() {
             tracing::error!(program = id.0, %page, "this host has no memory for a page that came");
@@ -524,20 +530,20 @@ impl Engine {
                         page = %page.page, domain = %page.domain, ?refusal,
                         "what was written into a page is lost: memory refused it"
                     );
-                    self.plead(Plea::Lost { page: page.page });
+                    self.plead(ToController::Lost { page: page.page });
                 }
-                Action::ReportStuck { page } => self.plead(Plea::Stuck { page: page.page }),
+                Action::ReportStuck { page } => self.plead(ToController::Stuck { page: page.page }),
                 Action::Served { transition, nanos } => self.statistics.served(transition, nanos),
                 Action::Flushed { token } => self.flushed(token),
-                // Only of a blade that is watched.
+                // Only if `Config::is_watched`.
                 Action::Stepped { .. } => {}
             }
         }
     }
 
-    fn plead(&self, plea: Plea) {
-        // Nobody hears it while the daemon ends.
-        let _ = self.pleas.send(plea);
+    fn plead(&self, report: ToController) {
+        // The receiver is gone while the daemon ends.
+        let _ = self.reports.send(report);
     }
 
     fn fail(&mut self, page: PageRequest, access: Access, refusal: Refusal) {

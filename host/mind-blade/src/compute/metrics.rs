@@ -1,10 +1,10 @@
-//! What Prometheus is told of a compute blade.
+//! The metrics of a compute blade.
 
 use mind_api::program::{BUCKETS_NS, BladeReport, TransitionReport};
 use mind_common::addr::PAGE_SIZE;
 use mind_metrics::{Families, Observations, catalogue};
 
-/// What it is told of the blade with that name, whose engine reports that; it has none if it is ending.
+/// The metrics of the blade named `blade`, from its engine's report; `None` while the engine is ending.
 pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
     let mut families = Families::with_label("blade", blade);
     let Some(report) = report else {
@@ -24,7 +24,7 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         (&catalogue::PAGE_REQUESTS, report.requests),
         (&catalogue::TIMEOUTS, report.timeouts),
         (&catalogue::BUSY_ANSWERS, report.busy),
-        (&catalogue::APPEALS, report.appeals),
+        (&catalogue::STUCK_REQUESTS, report.reported_stuck),
         (&catalogue::EXPIRED_REQUESTS, report.expired),
         (&catalogue::WRITE_BACKS, report.write_backs),
         (&catalogue::EVICTIONS, report.evictions),

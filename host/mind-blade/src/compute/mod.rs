@@ -1,26 +1,27 @@
 //! The agent of a compute blade: a page cache for the programs of this host.
 //!
-//! * [`engine`] is the thread that works on faults and datagrams; all of the cache is its own,
-//! * [`programs`] is what it knows of programs, [`datagrams`] its socket, [`wakefulness`] its grip
-//!   on the processors, [`statistics`] what it measures, [`metrics`] how Prometheus is told,
-//! * [`server`] talks to programs: it lets them in and passes their calls on to the controller.
+//! * [`engine`] is the thread that handles faults and datagrams and owns the cache,
+//! * [`programs`] are the attached programs, [`datagrams`] its socket, [`idle_policy`] keeps the
+//!   processors out of deep idle states, [`statistics`] are its measurements, [`metrics`] shows
+//!   them to Prometheus,
+//! * [`server`] attaches programs and passes their calls on to the controller.
 
 mod alarm;
 mod datagrams;
 mod engine;
+mod idle_policy;
 mod metrics;
 mod outbox;
 mod programs;
 mod server;
 mod statistics;
-mod wakefulness;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
 use mind_api::{
     Client, Command, Errno, Failure, Request,
-    client::Order,
+    client::ReceivedCommand,
     message::{BladeKind, Identity, Report},
     program::Listener,
 };
@@ -32,7 +33,7 @@ use mind_machines::compute::Config;
 
 use crate::{Common, controller};
 use datagrams::Datagrams;
-use engine::Plea;
+use engine::ToController;
 
 /// What `mind-blade compute` takes.
 #[derive(clap::Args)]
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     /// Milliseconds that a fault may take before it is a SIGBUS.
     #[arg(long, default_value_t = 5_000)]
     deadline_ms: u64,
-    /// Let the processors sleep deeply even while faults are frequent.
+    /// Let the processors enter deep idle states even while faults are frequent.
     #[arg(long)]
     let_sleep: bool,
 }
@@ -72,12 +73,12 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         deadline: args.deadline_ms.saturating_mul(1_000_000),
         ..Config::new(connection, capacity)
     };
-    let (pleas, heard) = tokio::sync::mpsc::unbounded_channel();
+    let (reports, heard) = tokio::sync::mpsc::unbounded_channel();
     let (engine, thread) = engine::start(engine::Parts {
         config,
         datagrams: Datagrams::bind(registered.own.address, registered.switch)?,
         keep_awake: !args.let_sleep,
-        pleas,
+        reports,
     })?;
     tokio::spawn(plead(registered.client.clone(), heard));
     let listener = Listener::bind(&args.socket)
@@ -126,20 +127,20 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                     Err(_) => bail!("the engine panicked"),
                 };
             }
-            order = registered.orders.next() => match order {
-                // Nothing that is written from now on could be kept.
+            order = registered.commands.next() => match order {
+                // What programs write from now on could not be written back.
                 Err(error) => return Err(error.context("the programs of this blade end with it")),
-                Ok(Order { command: Command::Leave, .. }) => {
-                    // At once: nothing that is written from now on could be kept.
-                    bail!("the switch does not listen to this blade any more; its programs end with it");
+                Ok(ReceivedCommand { command: Command::Leave, .. }) => {
+                    // At once: what programs write from now on could not be written back.
+                    bail!("the switch drops this blade's packets from now on; its programs end with it");
                 }
                 Ok(order) => {
                     let (engine, client) = (engine.clone(), registered.client.clone());
                     let (server, identity) = (Arc::clone(&server), identity.clone());
                     tokio::spawn(async move {
                         let result = carry_out(&engine, &server, identity, order.command).await;
-                        if client.carried(order.ticket, result).is_err() {
-                            tracing::warn!("the controller went without waiting for an answer");
+                        if client.answer_command(order.id, result).is_err() {
+                            tracing::warn!("the connection to the controller ended before an answer was sent");
                         }
                     });
                 }
@@ -155,15 +156,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }
 }
 
-/// Passes on to the controller what the engine must tell it.
-async fn plead(client: Client, mut heard: tokio::sync::mpsc::UnboundedReceiver<Plea>) {
-    while let Some(plea) = heard.recv().await {
-        let request = match plea {
-            Plea::Stuck { page } => Request::ReportStuck { va: page.0 },
-            Plea::Lost { page } => Request::ReportLoss { va: page.0 },
+/// Passes the engine's reports on to the controller.
+async fn plead(client: Client, mut heard: tokio::sync::mpsc::UnboundedReceiver<ToController>) {
+    while let Some(report) = heard.recv().await {
+        let request = match report {
+            ToController::Stuck { page } => Request::ReportStuck { va: page.0 },
+            ToController::Lost { page } => Request::ReportLoss { va: page.0 },
         };
         if let Err(error) = client.call(request).await {
-            tracing::warn!(?plea, %error, "the controller does not help");
+            tracing::warn!(?report, %error, "the controller did not accept a report");
         }
     }
 }
@@ -193,7 +194,7 @@ async fn carry_out(
                 domain: None,
                 done,
             });
-            // What could not be written back is reported by itself.
+            // Pages that could not be written back are reported separately.
             answer.await.map(|_| Report::Done).map_err(ending)
         }
         Command::ZeroPages { .. }

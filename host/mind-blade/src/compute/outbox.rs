@@ -6,8 +6,8 @@ use mind_common::{
 };
 use mind_machines::datagram::PageRequest;
 
-/// A page, and which one of what version it is. What is written back is often forwarded a moment later: then it need
-/// not be read again.
+/// A page with its address and version. A page that is written back is often forwarded a moment later: then it need not
+/// be read again.
 pub(super) struct Outbox {
     content: Option<(PageRequest, Version)>,
     bytes: Box<Page>,
@@ -36,8 +36,8 @@ impl Outbox {
         }
     }
 
-    /// Forgets what is in it, since a page of the cache is about to change: a version says what is in a page only
-    /// until memory has refused it.
+    /// Empties it, since a page of the cache is about to change: a version identifies a page's content only until
+    /// memory has refused it.
     pub(super) fn forget(&mut self) {
         self.content = None;
     }

@@ -1,5 +1,5 @@
-//! The programs on this blade, by domain: whose faults wait for which page, and how a page gets
-//! into and out of all of them.
+//! The programs on this blade, by domain: which faults wait for which page, and installing and
+//! removing a page in all programs of a domain.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ pub(super) struct Waiter {
     pub(super) access: Access,
 }
 
-/// Those who wait for one page: hardly ever more than a few.
+/// The programs that wait for one page: hardly ever more than a few.
 type Waiters = SmallVec<[Waiter; 4]>;
 
 /// All programs.
@@ -47,12 +47,12 @@ pub(super) struct Programs {
     gone: Vec<ProgramId>,
     /// Programs that wait for a page for which this host has no memory.
     starved: Vec<(ProgramId, Va)>,
-    /// Faults that were read while something else was tried.
+    /// Faults that were read while another operation was retried.
     early: Vec<(ProgramId, Fault)>,
 }
 
 impl Programs {
-    /// A program is there, with the memory of its domain.
+    /// Adds a program, with the memory of its domain.
     pub(super) fn attach(
         &mut self,
         id: ProgramId,
@@ -71,7 +71,7 @@ impl Programs {
         self.programs.insert(id, Program { userfault, domain });
     }
 
-    /// A program is gone. `Some` with its domain if it was the domain's last.
+    /// Removes a program. `Some` with its domain if it was the domain's last.
     pub(super) fn detach(&mut self, id: ProgramId) -> Option<DomainId> {
         let program = self.programs.remove(&id)?;
         let domain = self.domains.get_mut(&program.domain)?;
@@ -82,7 +82,7 @@ impl Programs {
         domain.programs.is_empty().then_some(program.domain)
     }
 
-    /// Forgets a domain without programs, and its memory.
+    /// Removes a domain without programs, and its memory.
     pub(super) fn forget(&mut self, domain: DomainId) {
         if self
             .domains
@@ -107,7 +107,7 @@ impl Programs {
         read(program, id, faults);
     }
 
-    /// Faults that came up on the side.
+    /// Takes the faults that were read while another operation was retried.
     pub(super) fn take_early(&mut self, faults: &mut Vec<(ProgramId, Fault)>) {
         faults.append(&mut self.early);
     }
@@ -117,12 +117,12 @@ impl Programs {
         std::mem::take(&mut self.gone)
     }
 
-    /// Who waited, since the last call, for a page for which this host has no memory, and cannot go on.
+    /// The programs that waited, since the last call, for a page for which this host has no memory.
     pub(super) fn take_starved(&mut self) -> Vec<(ProgramId, Va)> {
         std::mem::take(&mut self.starved)
     }
 
-    /// A thread waits; says for what, in the program's domain.
+    /// Notes that a thread waits; returns for what, in the program's domain.
     pub(super) fn wait(&mut self, id: ProgramId, fault: &Fault) -> Option<(PageRequest, Access)> {
         let domain = self.programs.get(&id)?.domain;
         let access = if fault.write {
@@ -146,7 +146,7 @@ impl Programs {
         Some((page, access))
     }
 
-    /// Takes those who wait for a page in its domain.
+    /// Takes the waiters of a page in its domain.
     pub(super) fn take_waiters(&mut self, page: PageRequest) -> Waiters {
         let Some(mut all) = self.waiters.remove(&page.page) else {
             return Waiters::new();
@@ -163,7 +163,7 @@ impl Programs {
         all
     }
 
-    /// Puts a page that came into the domain's memory, and lets those go on who wait for it.
+    /// Installs a page in the domain's memory, and wakes the threads that wait for it.
     pub(super) fn install(&mut self, page: PageRequest, data: &Page, writable: bool) {
         let mut waiting = programs_of(&self.take_waiters(page)).into_iter();
         let mut installed = false;
@@ -171,10 +171,10 @@ impl Programs {
             let outcome = self.resolve(id, |u| u.copy(page.page, data, writable));
             match outcome {
                 Outcome::Done => installed = true,
-                // Somebody put it there behind our back, and the bytes may be anybody's. There
-                // is no such way but a bug of ours, so it is not passed over.
+                // Another writer put a page there, with unknown bytes. Only a bug of this agent can
+                // do that, so it is an error.
                 Outcome::Exists => {
-                    tracing::error!(page = %page.page, "a page that was missing is there");
+                    tracing::error!(page = %page.page, "a page that should be missing is in memory already");
                     self.drop_page(page);
                     if self.resolve(id, |u| u.copy(page.page, data, writable)) == Outcome::Done {
                         installed = true;
@@ -192,14 +192,14 @@ impl Programs {
             && let Some(domain) = self.domains.get(&page.domain)
             && let Err(error) = domain.backing.write(page.page, data)
         {
-            tracing::error!(page = %page.page, %error, "a page was not kept");
+            tracing::error!(page = %page.page, %error, "a page could not be stored");
         }
         for waiting in waiting {
             self.let_go_on(waiting, page.page, writable);
         }
     }
 
-    /// Lets those go on who wait for a page that is in the domain's memory.
+    /// Wakes the threads that wait for a page that is in the domain's memory.
     pub(super) fn map(&mut self, page: PageRequest, writable: bool) {
         for waiting in programs_of(&self.take_waiters(page)) {
             self.let_go_on(waiting, page.page, writable);
@@ -220,7 +220,7 @@ impl Programs {
             // A program of the domain punched it out itself (MADV_REMOVE). That reads zeros, as
             // it does of any shared memory.
             Outcome::NoPage => {
-                tracing::warn!(%page, "a program took a page out of its domain's memory");
+                tracing::warn!(%page, "a program removed a page from its domain's memory");
                 self.resolve(id, |u| u.copy(page, &[0; PAGE_SIZE], writable))
             }
             outcome => outcome,
@@ -230,7 +230,7 @@ impl Programs {
         }
     }
 
-    /// Lets a program's threads that wait for a page try again.
+    /// Wakes a program's threads that wait for a page, so that they fault again.
     pub(super) fn wake(&mut self, id: ProgramId, page: Va) {
         let _ = self.resolve(id, |u| u.wake(page.0..page.0 + PAGE_SIZE as u64));
     }
@@ -241,7 +241,7 @@ impl Programs {
             return;
         };
         for id in domain.programs.clone() {
-            // As long as it takes: what is written after the page has been given away would be lost.
+            // Until it succeeds: writes after the page has been given away would be lost.
             while self.resolve(id, |u| u.protect(page.page)) == Outcome::NoMemory {
                 std::thread::yield_now();
             }
@@ -253,7 +253,7 @@ impl Programs {
         if let Some(domain) = self.domains.get(&page.domain)
             && let Err(error) = domain.backing.remove(page.page)
         {
-            tracing::error!(page = %page.page, %error, "a page stays that had to go");
+            tracing::error!(page = %page.page, %error, "a page could not be removed");
         }
     }
 
@@ -265,12 +265,12 @@ impl Programs {
                     tracing::error!(page = %page.page, %error, "a page cannot be read");
                 }
             }
-            None => tracing::error!(page = %page.page, "a page of no domain is to be sent"),
+            None => tracing::error!(page = %page.page, "a page to be sent has no domain"),
         }
     }
 
-    /// Does something to a program's mapping, as often as it takes. While the program moves a
-    /// mapping, everything is "try again" until the message about that has been read.
+    /// Changes a program's mapping; repeats until it succeeds. While the program moves a mapping,
+    /// every call returns "try again" until the message about that has been read.
     fn resolve(&mut self, id: ProgramId, act: impl Fn(&Userfault) -> Outcome) -> Outcome {
         let Some(program) = self.programs.get(&id) else {
             return Outcome::Gone;

@@ -1,4 +1,4 @@
-//! Talks to the programs of this host: a thread for each, since there are few and they block.
+//! The connections of this host's programs: a thread for each, since there are few and they block.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -40,14 +40,14 @@ pub(super) struct Server {
     next: AtomicU64,
     /// The memory of each domain that has programs here.
     memories: Mutex<HashMap<DomainId, Weak<Backing>>>,
-    /// Processes that the controller has on its books, by domain.
+    /// Processes that the controller counts as running here, by domain.
     processes: Mutex<BTreeSet<(u32, i32)>>,
-    /// How to reach the programs of a domain.
+    /// The connections of the programs of a domain.
     members: Mutex<HashMap<ProgramId, (DomainId, Arc<Packets>)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Maps, whole whatever their holder was doing.
+    // The maps are consistent even if a thread panicked with the lock held.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn start(server: Arc<Server>, listener: Listener) -> Result<()> {
                         let server = Arc::clone(&server);
                         let thread = std::thread::Builder::new().name("program".into());
                         if let Err(error) = thread.spawn(move || server.serve(packets)) {
-                            tracing::error!(%error, "cannot let a program in");
+                            tracing::error!(%error, "cannot accept a program");
                         }
                     }
                     Err(error) => {
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// The processes that the controller has on its books, by domain.
+    /// The processes that the controller counts as running here, by domain.
     pub(super) fn processes(&self) -> BTreeSet<(u32, i32)> {
         lock(&self.processes).clone()
     }
@@ -105,7 +105,7 @@ impl Server {
         match self.serve_until_gone(&packets) {
             Ok(()) => {}
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "a program was turned away");
+                tracing::warn!(error = format!("{error:#}"), "a program was refused");
             }
         }
     }
@@ -137,8 +137,10 @@ impl Server {
     }
 
     fn serve_until_gone(&self, packets: &Arc<Packets>) -> Result<()> {
-        let pid = packets.peer().context("cannot tell who a program is")?;
-        // While this is open, nobody else gets the number.
+        let pid = packets
+            .peer()
+            .context("cannot read a program's process id")?;
+        // While this is open, the process id is not used again.
         let process = Pid::from_raw(pid)
             .context("a program of no process")
             .and_then(|pid| {
@@ -208,18 +210,18 @@ impl Server {
         if let Some(id) = id {
             self.engine.send(engine::Command::Detach { id });
         }
-        // However long there is no controller: the process is on its books.
+        // However long there is no controller: until then it counts the process.
         match self.ask_within(Request::ExitProcess { domain, pid }, Duration::MAX) {
             Ok(_) => {
                 lock(&self.processes).remove(&(domain, pid));
             }
             Err(failure) => {
-                tracing::error!(pid, domain, %failure, "a process stays on the controller's books");
+                tracing::error!(pid, domain, %failure, "the controller still counts a process that has ended");
             }
         }
     }
 
-    /// Lets a process of `domain` in, and answers its calls until it is gone.
+    /// Attaches a process of `domain`, and answers its calls until it is gone.
     fn serve_member(
         &self,
         packets: &Arc<Packets>,
@@ -330,7 +332,7 @@ impl Server {
         Ok(mapping)
     }
 
-    /// Has what the domain's programs wrote to a range in memory.
+    /// Writes what the domain's programs wrote to a range back to memory.
     fn sync(&self, domain: DomainId, va: u64, length: u64) -> Result<Option<Mapping>, Failure> {
         if !Va(va).is_in_window(length) {
             let message = format!("{length} bytes at {va:#x} are not in the window");
@@ -343,7 +345,7 @@ impl Server {
             done,
         });
         match answer.blocking_recv() {
-            // Not an owner any more either: who may have written something that is lost is told by that.
+            // The blade must not stay the owner either: when a blade is lost, the regions that it owns count as lost.
             Ok(0) => self
                 .ask(Request::Sync {
                     domain: domain.0,
@@ -359,7 +361,7 @@ impl Server {
         }
     }
 
-    /// Tells the domain's programs that what was denied may be allowed now.
+    /// Notifies the domain's programs that denied accesses may be permitted now.
     fn changed(&self, domain: DomainId, range: Mapping) {
         let members: Vec<_> = lock(&self.members)
             .values()
@@ -367,7 +369,7 @@ impl Server {
             .map(|(_, packets)| Arc::clone(packets))
             .collect();
         for packets in members {
-            // One that is gone needs no telling.
+            // A program that is gone needs no notice.
             let _ = packets.send(&FromBlade::Changed { range }, None);
         }
     }
@@ -397,8 +399,8 @@ enum Left {
     Detached,
 }
 
-/// Waits for a program's next message; `None` when it is gone. The end of its connection alone would
-/// not tell: a child that it forked may have that, too, and go on.
+/// Waits for a program's next message; `None` when it is gone. The end of its connection alone
+/// would not show that: a child that it forked may still have the connection open.
 fn next(packets: &Packets, process: &OwnedFd) -> Result<Option<ToBlade>> {
     use rustix::event::{PollFd, PollFlags, poll};
     loop {
@@ -409,7 +411,7 @@ fn next(packets: &Packets, process: &OwnedFd) -> Result<Option<ToBlade>> {
         match poll(&mut events, None) {
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno).context("cannot wait for a program"),
-            // What it said before it ended comes first.
+            // Messages sent before it ended come first.
             Ok(_) if !events[0].revents().is_empty() => {
                 let message = packets.receive::<ToBlade>()?;
                 return Ok(message.map(|(message, _)| message));

@@ -1,10 +1,10 @@
-//! How long faults took, by the way they took through the directory.
+//! How long faults took, by the transition of the directory that they caused.
 
 use hdrhistogram::Histogram;
 use mind_api::program::{BUCKETS_NS, TransitionReport};
 use mind_common::directory::Transition;
 
-/// Longest time told apart from longer ones: a minute, in nanoseconds.
+/// The longest time that is recorded exactly: a minute, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 /// Decimal digits kept.
 const DIGITS: u8 = 2;
@@ -16,9 +16,9 @@ pub(crate) struct Statistics {
     transitions: [Histogram<u64>; Transition::ALL.len()],
     /// Their sums.
     sums: [u64; Transition::ALL.len()],
-    /// Datagrams that were no messages.
+    /// Datagrams that could not be parsed.
     pub(crate) malformed: u64,
-    /// Datagrams with a page that nobody waited for.
+    /// Datagrams with a page that no request waited for.
     pub(crate) unwanted: u64,
 }
 
@@ -58,7 +58,7 @@ impl Statistics {
     }
 }
 
-/// How many there are in each of [`BUCKETS_NS`], as exactly as the histogram knows.
+/// How many faults are in each of [`BUCKETS_NS`], within the histogram's precision.
 fn buckets(histogram: &Histogram<u64>) -> Vec<u64> {
     let mut counts = vec![0; BUCKETS_NS.len()];
     for step in histogram.iter_recorded() {

@@ -76,7 +76,7 @@ impl Bare {
     }
 
     /// Attaches the answering program to `interface` of this network namespace. A veth peer must
-    /// have a program, too, or it is not told of answers.
+    /// have a program, too, or it does not receive the answers.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use zerocopy::IntoBytes as _;
 
 use super::frame::Seen;
 use crate::{
-    Error, Responder, Result, Switch, Tally,
+    Error, PacketCounters, Responder, Result, Switch,
     maps::Maps,
     object::{self, program},
 };
@@ -41,7 +41,7 @@ pub struct Run<A> {
     pub action: A,
     /// The verdict that it counted.
     pub verdict: Verdict,
-    /// The frame as it left it.
+    /// The frame as the program left it.
     pub frame: Seen,
 }
 
@@ -85,7 +85,7 @@ struct SkBuff {
 }
 
 impl Bed {
-    /// Puts `switch` and `responder` on the bed, with the programs that call theirs.
+    /// A test bed of `switch` and `responder`, with the programs that call theirs.
     ///
     /// # Errors
     ///
@@ -112,10 +112,10 @@ impl Bed {
     ///
     /// When the kernel refuses the run.
     pub fn ingress(&mut self, ifindex: u32, frame: &[u8]) -> Result<Run<XdpAction>> {
-        let before = self.switch.tally(ifindex)?;
+        let before = self.switch.packet_counters(ifindex)?;
         let xdp = object::xdp(own(&mut self.switch)?, program::SWITCH)?;
         let (action, frame) = run_xdp(program::SWITCH, xdp, ifindex, frame)?;
-        let verdict = only(&self.switch.tally(ifindex)?.since(&before));
+        let verdict = only(&self.switch.packet_counters(ifindex)?.since(&before));
         Ok(Run {
             action,
             verdict,
@@ -129,9 +129,9 @@ impl Bed {
     ///
     /// When the kernel refuses the run.
     pub fn respond(&mut self, ifindex: u32, frame: &[u8]) -> Result<Run<XdpAction>> {
-        let before = self.responder.tally(ifindex)?;
+        let before = self.responder.packet_counters(ifindex)?;
         let (action, frame) = run_xdp(program::RESPONDER, self.responder.xdp()?, ifindex, frame)?;
-        let verdict = only(&self.responder.tally(ifindex)?.since(&before));
+        let verdict = only(&self.responder.packet_counters(ifindex)?.since(&before));
         Ok(Run {
             action,
             verdict,
@@ -140,7 +140,7 @@ impl Bed {
     }
 
     /// Runs the switch's TC program on `frame`, come in at the port `ifindex`: its return value,
-    /// and the verdict if it counted one. What it sends, it sends: the devices must exist. With
+    /// and the verdict if it counted one. The program really sends: the devices must exist. With
     /// `tagged`, the kernel has taken a VLAN tag off before.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Bed {
         tagged: bool,
     ) -> Result<(i32, Option<Verdict>)> {
         const TAGGED: &str = "mind_test_tagged";
-        let before = self.switch.tally(ifindex)?;
+        let before = self.switch.packet_counters(ifindex)?;
         let (name, tc): (_, &SchedClassifier) = match tagged {
             true => (TAGGED, object::classifier(&mut self.stages, TAGGED)?),
             false => {
@@ -176,7 +176,7 @@ impl Bed {
             ..TestRunOptions::default()
         };
         let run = tc.test_run(options).map_err(refused(name))?;
-        let counted = self.switch.tally(ifindex)?.since(&before);
+        let counted = self.switch.packet_counters(ifindex)?.since(&before);
         let verdict = (counted.iter().next().is_some()).then(|| only(&counted));
         Ok((run.return_value as i32, verdict))
     }
@@ -206,8 +206,7 @@ impl Bed {
         Ok((run.duration.as_nanos() as f64, action(run.return_value)))
     }
 
-    /// Says that the compute blade `blade` is behind an interface to which nothing can be
-    /// redirected.
+    /// Sets the compute blade `blade` behind an interface to which nothing can be redirected.
     ///
     /// # Errors
     ///
@@ -216,7 +215,7 @@ impl Bed {
         self.switch.misplace_compute(blade, peer)
     }
 
-    /// What the bench's programs put back before each run.
+    /// What the bench's programs restore before each run.
     ///
     /// # Errors
     ///
@@ -287,7 +286,7 @@ fn action(value: u32) -> XdpAction {
 }
 
 /// The one verdict that was counted.
-fn only(counted: &Tally) -> Verdict {
+fn only(counted: &PacketCounters) -> Verdict {
     let verdicts: Vec<_> = counted.iter().collect();
     match verdicts[..] {
         [(verdict, 1)] => verdict,

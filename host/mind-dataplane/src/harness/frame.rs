@@ -1,4 +1,4 @@
-//! Frames: built as blades build them, spoilt on purpose, and read back.
+//! Frames: built as blades build them, corrupted on purpose, and read back.
 
 use mind_common::addr::Page;
 use mind_machines::datagram::Body;
@@ -11,7 +11,7 @@ use mind_common::{
 };
 use mind_machines::datagram::{Datagram, Envelope};
 
-/// Who a host is on the network.
+/// A host's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Its Ethernet address.
@@ -120,7 +120,7 @@ impl Packet {
         self.put(ETHERNET + IPV4 + at, bytes)
     }
 
-    /// With `bytes` at `at` of the frame, and nothing put right.
+    /// With `bytes` at `at` of the frame; checksums and lengths stay as they are.
     #[must_use]
     pub fn put(mut self, at: usize, bytes: &[u8]) -> Self {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -141,7 +141,7 @@ impl Packet {
         self
     }
 
-    /// Cut off after `len` bytes, with headers that do not know.
+    /// Cut off after `len` bytes; the headers' lengths stay as they are.
     #[must_use]
     pub fn cut_to(mut self, len: usize) -> Self {
         self.bytes.truncate(len);
@@ -200,7 +200,7 @@ impl Packet {
     }
 }
 
-/// A frame as it came out.
+/// A frame that a program returned or sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     bytes: Vec<u8>,
@@ -217,7 +217,7 @@ impl Seen {
         &self.bytes
     }
 
-    /// Whom the headers say that it comes from.
+    /// The source addresses.
     pub fn from(&self) -> Host {
         Host {
             mac: self.array(6),
@@ -225,7 +225,7 @@ impl Seen {
         }
     }
 
-    /// Whom the headers say that it goes to.
+    /// The destination addresses.
     pub fn to(&self) -> Host {
         Host {
             mac: self.array(0),
@@ -266,11 +266,11 @@ impl Seen {
         &self.bytes[OUTER_LEN..]
     }
 
-    /// What it says.
+    /// The datagram in it.
     ///
     /// # Errors
     ///
-    /// When it is none that a blade gets.
+    /// When it is not a datagram that a blade receives.
     pub fn datagram(&self) -> Result<Datagram<&Page>, Malformed> {
         Datagram::parse(self.payload())
     }

@@ -1,7 +1,7 @@
-//! What the packet table and the bench are made of: frames that read well ([`Packet`], [`Seen`]),
-//! a network that exists for the test only ([`Network`]), and the programs, run on single frames
-//! without being attached anywhere ([`Bed`]). And what the fault bench compares with: programs that
-//! decide nothing ([`Bare`]).
+//! The parts of the packet tests and the bench: frames ([`Packet`], [`Seen`]), a network that
+//! exists for the test only ([`Network`]), and the programs, run on single frames without being
+//! attached ([`Bed`]). And the baseline of the fault bench: programs that decide nothing
+//! ([`Bare`]).
 //!
 //! Not part of the library's interface.
 

@@ -16,7 +16,7 @@ pub struct Tap {
     device: File,
 }
 
-/// Devices in a namespace that this thread alone is in.
+/// Devices in a namespace of this thread only.
 pub struct Network {
     /// The devices, in the order asked for.
     pub taps: Vec<Tap>,
@@ -61,14 +61,14 @@ impl Tap {
         }
         request.ifr_ifru.ifru_flags = libc::IFF_UP as i16;
         let up = ioctl(socket, libc::SIOCSIFFLAGS, &mut request);
-        // SAFETY: opened above, and used by nobody else.
+        // SAFETY: opened above, and used nowhere else.
         unsafe { libc::close(socket) };
         up?;
         let ifindex = attach::index_of(name).map_err(io::Error::other)?;
         Ok(Self { ifindex, device })
     }
 
-    /// The frames sent to it that nobody has read yet, oldest first.
+    /// The frames sent to it since the last call, oldest first.
     pub fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut buffer = vec![0; BUFFER];

@@ -1,7 +1,7 @@
 //! The switch's programs and maps: loaded, pinned, opened again.
 //!
-//! * [`ports`]: who the switch is, and where blades are,
-//! * [`tables`]: what domains may do, and where addresses are kept.
+//! * [`ports`]: the switch's addresses, and the addresses and ports of blades,
+//! * [`tables`]: what domains may do, and where addresses are stored.
 
 mod ports;
 mod tables;
@@ -12,13 +12,13 @@ use aya::{
     Ebpf,
     programs::{SchedClassifier, Xdp},
 };
-use mind_common::{addr::Va, losses::Place};
+use mind_common::{addr::Va, losses::LossPoint};
 
 use crate::{
-    Copies, Directory, Result, SwitchLimits, TraceControl, Traces, directory,
+    Copies, Directory, Result, SwitchLimits, TraceControl, Traces, counters, directory,
     maps::Maps,
     object::{self, program},
-    tally, traces,
+    traces,
 };
 
 const SWITCH: &str = "SWITCH";
@@ -50,7 +50,7 @@ const MAPS: [&str; 19] = [
     traces::TRACED,
     traces::RECORDS,
     traces::LOST_RECORDS,
-    tally::MAP,
+    counters::MAP,
     directory::MAPS[0],
     directory::MAPS[1],
     directory::MAPS[2],
@@ -96,22 +96,22 @@ impl Switch {
         })
     }
 
-    /// Has the switch lose so many of the packets that come to `place`; it must have been
-    /// [loaded for that](SwitchLimits::lose_on_purpose).
+    /// Makes the switch drop so many of the packets that come to `place`; it must have been [loaded
+    /// for that](SwitchLimits::lose_on_purpose).
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn lose(&mut self, place: Place, packets: u64) -> Result<()> {
+    pub fn lose(&mut self, place: LossPoint, packets: u64) -> Result<()> {
         self.maps.set(LOSSES, place.index(), packets)
     }
 
-    /// How many of the packets that come to `place` are still to be lost.
+    /// How many of the packets that come to `place` are still to be dropped.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn to_lose(&self, place: Place) -> Result<u64> {
+    pub fn to_lose(&self, place: LossPoint) -> Result<u64> {
         self.maps.get(LOSSES, place.index())
     }
 
@@ -193,7 +193,8 @@ impl Switch {
         }
     }
 
-    /// The packets that are handed over to be copied, from now on. To be opened once: each is read by one.
+    /// The packets that are handed over to be copied, from now on. To be opened once: a packet is read by one reader
+    /// only.
     ///
     /// # Errors
     ///
@@ -205,7 +206,7 @@ impl Switch {
         )
     }
 
-    /// The records of packets. To be opened once: each is read by one.
+    /// The records of packets. To be opened once: a record is read by one reader only.
     ///
     /// # Errors
     ///
@@ -214,7 +215,7 @@ impl Switch {
         Traces::new(self.maps.open_again(traces::RECORDS)?)
     }
 
-    /// What turns records on and off.
+    /// Turns records on and off.
     ///
     /// # Errors
     ///
@@ -249,7 +250,7 @@ impl Switch {
         Directory::set_block(&mut self.maps, va.block(), table)
     }
 
-    /// The blocks, by number, that have a table, and which; in no order.
+    /// The numbers of blocks that have a table, each with its table; in no order.
     ///
     /// # Errors
     ///
@@ -265,7 +266,7 @@ fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 11] {
         (traces::RECORDS, traces::RING),
         (PORTS, limits.interfaces),
         (DEVICES, limits.interfaces),
-        (tally::MAP, limits.interfaces),
+        (counters::MAP, limits.interfaces),
         (GRANTS, limits.domains),
         (PROTECTION, limits.protection),
         (TRANSLATION, limits.translation),

@@ -1,4 +1,4 @@
-//! Who the switch is, what is behind its ports, and where blades are.
+//! The switch's addresses, what is behind its ports, and the addresses and ports of blades.
 
 use mind_common::{
     id::{BladeId, MAX_BLADES},
@@ -6,20 +6,21 @@ use mind_common::{
 };
 
 use super::{COMPUTE, DEVICES, MEMORY, PORTS, SWITCH, Switch};
-use crate::{Error, Result, Tally};
+use crate::{Error, PacketCounters, Result};
 
 impl Switch {
-    /// Says that a compute blade is behind an interface to which nothing can be redirected.
+    /// Sets a compute blade behind an interface to which nothing can be redirected.
     #[cfg(feature = "harness")]
     pub(crate) fn misplace_compute(&mut self, blade: BladeId, peer: Peer) -> Result<()> {
         self.maps.set(COMPUTE, blade.get().into(), peer)
     }
 
-    /// Sets who the switch is. Until then, it takes no packet for its own, and lets no RoCEv2 past.
+    /// Sets the switch's addresses. Until then, it takes no packet for its own, and lets no RoCEv2
+    /// past.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses; so with all that set something below.
+    /// When the kernel refuses.
     pub fn set_identity(&mut self, ipv4: std::net::Ipv4Addr, mac: [u8; 6]) -> Result<()> {
         let value = table::Switch {
             ipv4: ipv4.octets(),
@@ -29,11 +30,11 @@ impl Switch {
         self.maps.set(SWITCH, 0, value)
     }
 
-    /// Who the switch is.
+    /// The switch's addresses.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses; so with all that read something below.
+    /// When the kernel refuses.
     pub fn identity(&self) -> Result<(std::net::Ipv4Addr, [u8; 6])> {
         let value: table::Switch = self.maps.get(SWITCH, 0)?;
         Ok((value.ipv4.into(), value.mac))
@@ -49,7 +50,7 @@ impl Switch {
         self.maps.get(PORTS, ifindex)
     }
 
-    /// Says what is behind the interface `ifindex`. A zeroed [`Port`] for nothing any more.
+    /// Sets what is behind the interface `ifindex`. A zeroed [`Port`] removes it.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl Switch {
         self.maps.set(PORTS, ifindex, port)
     }
 
-    /// Says whether the TC program is attached to the interface `ifindex`.
+    /// Sets whether the TC program is attached to the interface `ifindex`.
     ///
     /// # Errors
     ///
@@ -74,7 +75,7 @@ impl Switch {
         self.set_port(ifindex, port)
     }
 
-    /// Where the compute blade is.
+    /// The compute blade's address and port.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl Switch {
         self.maps.get(COMPUTE, blade.get().into())
     }
 
-    /// Where the memory blade `number` (below 32) is.
+    /// The address and port of the memory blade `number` (below 32).
     ///
     /// # Errors
     ///
@@ -92,8 +93,8 @@ impl Switch {
         self.maps.get(MEMORY, number.into())
     }
 
-    /// Says whether a packet for several blades that comes in at the interface `ifindex` is handed over to whoever
-    /// reads [`Copies`], where no TC program takes it.
+    /// Sets whether a packet for several blades that comes in at the interface `ifindex` is handed over to the reader
+    /// of [`Copies`], if no TC program takes it.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Switch {
         self.set_port(ifindex, port)
     }
 
-    /// Says where the compute blade is. A zeroed [`Peer`] for nowhere any more.
+    /// Sets the compute blade's address and port. A zeroed [`Peer`] removes it.
     ///
     /// # Errors
     ///
@@ -117,7 +118,8 @@ impl Switch {
         self.set_peer(COMPUTE, blade.get().into(), peer)
     }
 
-    /// Says where the memory blade `number` (below 32) is. A zeroed [`Peer`] for nowhere any more.
+    /// Sets the address and port of the memory blade `number` (below 32). A zeroed [`Peer`] removes
+    /// it.
     ///
     /// # Errors
     ///
@@ -153,14 +155,14 @@ impl Switch {
         })
     }
 
-    /// The packets that came in at the interface `ifindex`, by verdict; for interfaces beyond the
-    /// limit, ask for 0.
+    /// The packets that came in at the interface `ifindex`, by verdict; interfaces beyond the limit
+    /// are counted as interface 0.
     ///
     /// # Errors
     ///
     /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
-    pub fn tally(&self, ifindex: u32) -> Result<Tally> {
+    pub fn packet_counters(&self, ifindex: u32) -> Result<PacketCounters> {
         self.check_interface(ifindex)?;
-        Tally::of(&self.maps, ifindex)
+        PacketCounters::of(&self.maps, ifindex)
     }
 }

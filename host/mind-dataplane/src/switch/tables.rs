@@ -1,4 +1,4 @@
-//! Where domains are placed, what they may do, and where addresses are kept.
+//! Where domains are placed, what they may do, and where addresses are stored.
 
 use mind_common::{
     addr::{Prefix, Va},
@@ -10,7 +10,7 @@ use super::{GRANTS, PROTECTION, Switch, TRANSLATION};
 use crate::{Error, Result};
 
 impl Switch {
-    /// Says on which blades processes of `domain` are placed.
+    /// Sets on which blades processes of `domain` are placed.
     ///
     /// # Errors
     ///
@@ -27,7 +27,8 @@ impl Switch {
         self.maps.set(GRANTS, domain.0, blades.bits())
     }
 
-    /// The domains that processes are placed of, and on which blades. Reads one entry for each domain there may be.
+    /// The domains that have processes, each with the blades they are placed on. Reads one entry for each possible
+    /// domain.
     ///
     /// # Errors
     ///
@@ -43,7 +44,7 @@ impl Switch {
         Ok(placed)
     }
 
-    /// What all domains may do, in no order.
+    /// All protection entries, in no order.
     ///
     /// # Errors
     ///
@@ -60,12 +61,11 @@ impl Switch {
         Ok(entries.into_iter().map(entry).collect())
     }
 
-    /// Lets `domain` do with the addresses of `prefix` what `permission` says: from when this
-    /// returns, for every packet that comes.
+    /// Inserts a protection entry: `domain` has `permission` for the addresses of `prefix`. It
+    /// counts for every packet that comes after this returns.
     ///
     /// The prefixes of a domain must not overlap, but for the time between the first step of a
-    /// change and its last: until then, what a slot remembers of its region may be what one of the
-    /// overlapping prefixes says.
+    /// change and its last: until then, a slot's memo may be of either of the overlapping prefixes.
     ///
     /// # Errors
     ///
@@ -83,11 +83,11 @@ impl Switch {
             shift: prefix.shift,
         };
         let done = self.maps.insert_prefix(PROTECTION, len, key, protection);
-        self.directory.doubt();
+        self.directory.invalidate_memos();
         done
     }
 
-    /// Takes back what [`protect`](Self::protect) said; whether it had.
+    /// Removes an entry of [`protect`](Self::protect); returns whether it was there.
     ///
     /// # Errors
     ///
@@ -98,12 +98,12 @@ impl Switch {
         let done = self
             .maps
             .remove_prefix::<_, Protection>(PROTECTION, len, key);
-        self.directory.doubt();
+        self.directory.invalidate_memos();
         done
     }
 
-    /// Keeps the addresses of `prefix` where `translation` says; of nested prefixes the longest
-    /// counts.
+    /// Inserts a translation entry: the addresses of `prefix` are stored where `translation` says;
+    /// of nested prefixes the longest counts.
     ///
     /// # Errors
     ///
@@ -113,11 +113,11 @@ impl Switch {
         let len = TranslationKey::prefix_len(prefix.shift);
         self.directory.note_finest(prefix.shift);
         let done = self.maps.insert_prefix(TRANSLATION, len, key, translation);
-        self.directory.doubt();
+        self.directory.invalidate_memos();
         done
     }
 
-    /// Where all addresses are kept, in no order.
+    /// All translation entries, in no order.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Switch {
         Ok(entries.into_iter().map(entry).collect())
     }
 
-    /// Takes back what [`translate`](Self::translate) said; whether it had.
+    /// Removes an entry of [`translate`](Self::translate); returns whether it was there.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Switch {
         let done = self
             .maps
             .remove_prefix::<_, Translation>(TRANSLATION, len, key);
-        self.directory.doubt();
+        self.directory.invalidate_memos();
         done
     }
 }

@@ -195,7 +195,7 @@ fn an_answer_for_a_requester_that_is_gone_settles_the_word(world: &mut World) {
     world.set_compute(0, false);
     let asked = invalidation(0, 10, Target::Invalid, Source::Grant);
     world.send(1, &ack(1, asked)).met(Verdict::DeadBlade);
-    // Everybody has given the region up; what its dead owner leaves is the controller's to settle.
+    // Every blade has answered; the controller settles what the lost owner leaves.
     assert_eq!(world.word().state(), State::Modified);
 }
 

@@ -98,7 +98,7 @@ fn what_is_no_read_is_passed_by_the_bare_memory(_: &mut World) {
         read().ip(6, &[0x20, 0]),
         read().ip(0, &[0x46]),
         read().vlan(),
-        // It went round too long.
+        // Its time to live is used up.
         read().ttl(1),
         // As short as frames are.
         read().cut_to(60),

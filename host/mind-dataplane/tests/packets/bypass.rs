@@ -53,18 +53,18 @@ fn rocev2(from: Ipv4Addr, to: Host) -> Packet {
     Packet::new(&Body::read(request), from, to, qp(0))
 }
 
-/// Compute blade 0 asks memory blade 0, in the switch's name.
+/// Compute blade 0 sends a READ to memory blade 0 with the switch's address.
 fn spoofed() -> Packet {
     rocev2(SWITCH.ipv4, memory(0))
 }
 
-/// A datagram of somebody else's protocol, from `from` to `to`.
+/// A datagram of another protocol, from `from` to `to`.
 fn dns(from: Ipv4Addr, to: Host) -> Packet {
     rocev2(from, to).udp(2, &53_u16.to_be_bytes())
 }
 
-/// `packet` meets `verdict` at every port: a compute blade's, a memory blade's, one that nobody is
-/// registered for, and one that is none of ours.
+/// `packet` meets `verdict` at every port: a compute blade's, a memory blade's, one without a
+/// registered blade, and one that is not a port of the switch.
 #[track_caller]
 fn meets_everywhere(world: &mut World, packet: &Packet, verdict: Verdict) {
     world.send(0, packet).met(verdict);

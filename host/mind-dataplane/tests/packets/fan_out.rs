@@ -29,7 +29,7 @@ cases![
     a_frame_that_was_tagged_comes_from_outside,
 ];
 
-/// Continue with whoever comes next (`TC_ACT_UNSPEC`).
+/// Continue with the next program (`TC_ACT_UNSPEC`).
 const LEFT_ALONE: i32 = -1;
 /// End here (`TC_ACT_SHOT`).
 const SHOT: i32 = 2;

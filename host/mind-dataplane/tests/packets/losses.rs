@@ -1,7 +1,7 @@
 //! Packets that the switch loses on purpose.
 
 use mind_common::{
-    directory::State, losses::Place, refusal::Refusal, verdict::Verdict, wire::Opcode,
+    directory::State, losses::LossPoint, refusal::Refusal, verdict::Verdict, wire::Opcode,
 };
 
 use crate::world::{Expect as _, PAGE, World, blades, cases, compute, read};
@@ -14,7 +14,7 @@ cases![
 
 fn a_packet_can_be_lost_before_the_switch_has_seen_it(world: &mut World) {
     world.losing(|world| {
-        let place = Place::before(Opcode::Read);
+        let place = LossPoint::before(Opcode::Read);
         world.bed.switch.lose(place, 2).expect("a counter");
         for left in [1, 0] {
             world.send(0, &read(0, PAGE)).lost();
@@ -27,7 +27,7 @@ fn a_packet_can_be_lost_before_the_switch_has_seen_it(world: &mut World) {
 
 fn a_packet_can_be_lost_when_all_is_done_for_it(world: &mut World) {
     world.losing(|world| {
-        let place = Place::after(Verdict::Fetch);
+        let place = LossPoint::after(Verdict::Fetch);
         world.bed.switch.lose(place, 1).expect("a counter");
         world.send(0, &read(0, PAGE)).lost();
         assert_eq!(world.word().state(), State::Shared);
@@ -35,7 +35,7 @@ fn a_packet_can_be_lost_when_all_is_done_for_it(world: &mut World) {
         // So its repeat finds that out, and comes through.
         world.send(0, &read(0, PAGE).attempt(1)).met(Verdict::Fetch);
         // A refusal as well.
-        let place = Place::after(Verdict::Busy);
+        let place = LossPoint::after(Verdict::Busy);
         world.bed.switch.lose(place, 1).expect("a counter");
         world.set_busy(State::ModifiedToShared, 1, [2]);
         world.send(0, &read(0, PAGE)).lost();
@@ -45,7 +45,7 @@ fn a_packet_can_be_lost_when_all_is_done_for_it(world: &mut World) {
 }
 
 fn no_packet_is_lost_in_a_switch_that_was_not_loaded_for_it(world: &mut World) {
-    let place = Place::before(Opcode::Read);
+    let place = LossPoint::before(Opcode::Read);
     world.bed.switch.lose(place, 1).expect("a counter");
     world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
     assert_eq!(world.bed.switch.to_lose(place).expect("a counter"), 1);

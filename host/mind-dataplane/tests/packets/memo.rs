@@ -1,10 +1,10 @@
-//! What slots remember of the tries: when it is believed, and that it never says more than they do.
+//! The memos of slots: when they are valid, and that they never permit more than the tries.
 
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va},
     directory::{Prior, State},
     id::DomainId,
-    memo::{Kept, Memo},
+    memo::{Location, Memo},
     refusal::Refusal,
     table::{MAY_READ, MAY_WRITE, Peer, Permission, Protection, Slot, Translation},
     verdict::Verdict,
@@ -14,8 +14,9 @@ use mind_dataplane::harness::Packet;
 use mind_machines::datagram::{Body, PageRequest};
 
 use crate::world::{
-    DOMAIN, EVERYTHING, Expect as _, LONELY, OFFSET, OUTLIER, OUTLIER_OFFSET, PAGE, READ_ONLY,
-    SLOT, SLOTLESS, World, acquire, blades, cases, compute, memory, operate, qp, read, upgrade,
+    DOMAIN, EVERYTHING, Expect as _, OFFSET, OUTLIER, OUTLIER_OFFSET, PAGE, READ_ONLY, SLOT,
+    SLOTLESS, UNPERMITTED, World, acquire, blades, cases, compute, memory, operate, qp, read,
+    upgrade,
 };
 
 cases![
@@ -58,9 +59,9 @@ fn after(page: Va, number: u64) -> Va {
     Va(page.0 + number * PAGE_SIZE as u64)
 }
 
-/// The same packet, in the domain [`LONELY`].
+/// The same packet, in the domain [`UNPERMITTED`].
 fn lonely(packet: Packet) -> Packet {
-    packet.extended(8, &LONELY.0.to_be_bytes())
+    packet.extended(8, &UNPERMITTED.0.to_be_bytes())
 }
 
 fn protect(world: &mut World, domain: DomainId, prefix: Prefix, bits: u32) {
@@ -80,7 +81,7 @@ fn generation(world: &World) -> u64 {
     world.bed.switch.directory().generation().number
 }
 
-/// What slot `slot` remembers.
+/// The memo of slot `slot`.
 fn memo_of(world: &World, slot: u32) -> Memo {
     world
         .bed
@@ -91,8 +92,8 @@ fn memo_of(world: &World, slot: u32) -> Memo {
         .memo()
 }
 
-/// What a packet remembers for `page` that finds `generation`, an entry with `bits`, and the page
-/// at `translation`.
+/// The memo that a packet writes for `page` when it finds `generation`, an entry with `bits`, and
+/// the page at `translation`.
 fn memo(
     world: &World,
     generation: u64,
@@ -119,7 +120,7 @@ fn memo(
     .expect("it can be remembered")
 }
 
-/// A slot remembers that [`PAGE`] is somewhere else than the trie says.
+/// A slot's memo has another location of [`PAGE`] than the trie.
 fn mislead(world: &World) {
     let elsewhere = Translation::new(1, PAGE, OUTLIER_OFFSET);
     let memo = memo(
@@ -156,11 +157,11 @@ fn what_the_tries_say_is_remembered(world: &mut World) {
     let (memo, now) = (world.slot().memo(), generation(world));
     assert!(memo.allows(now, DOMAIN, MAY_READ));
     assert!(memo.allows(now, DOMAIN, MAY_WRITE));
-    let kept = Kept {
+    let location = Location {
         blade: 0,
         offset: Va(OFFSET),
     };
-    assert_eq!(memo.kept(now, PAGE), Some(kept));
+    assert_eq!(memo.location(now, PAGE), Some(location));
 }
 
 fn what_is_remembered_is_believed(world: &mut World) {
@@ -183,7 +184,7 @@ fn an_upgrade_is_remembered_and_believed(world: &mut World) {
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
     let now = generation(world);
     assert!(world.slot().memo().allows(now, DOMAIN, MAY_WRITE));
-    assert!(world.slot().memo().kept(now, PAGE).is_some());
+    assert!(world.slot().memo().location(now, PAGE).is_some());
     world.set_word(State::Shared, [0]);
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
 }
@@ -216,7 +217,7 @@ fn what_another_domain_may_do_is_not_believed(world: &mut World) {
     assert_eq!(world.slot().memo(), before, "the denial changes nothing");
 }
 
-/// That writing is allowed where it is not was remembered `later` generations from now.
+/// Sets a memo that permits writing where the trie does not, of a generation `later` from now.
 fn remembered_at(world: &mut World, later: i64) {
     let now = generation(world);
     let at = now.checked_add_signed(later).expect("many have passed");
@@ -316,19 +317,19 @@ fn what_is_denied_is_not_remembered(world: &mut World) {
 
 fn a_prefix_smaller_than_the_region_is_not_remembered(world: &mut World) {
     let page = prefix(PAGE, 12);
-    protect(world, LONELY, page, EVERYTHING);
+    protect(world, UNPERMITTED, page, EVERYTHING);
     world.send(1, &lonely(read(1, PAGE))).met(Verdict::Fetch);
     assert_eq!(world.slot().memo(), Memo::default());
     is_denied(world, 1, &lonely(read(1, after(PAGE, 1))));
-    unprotect(world, LONELY, page);
+    unprotect(world, UNPERMITTED, page);
     // One as large as the region is.
     let whole = prefix(PAGE, 14);
-    protect(world, LONELY, whole, MAY_READ);
+    protect(world, UNPERMITTED, whole, MAY_READ);
     world.send(1, &lonely(read(1, PAGE))).met(Verdict::Fetch);
     let now = generation(world);
-    assert!(world.slot().memo().allows(now, LONELY, MAY_READ));
+    assert!(world.slot().memo().allows(now, UNPERMITTED, MAY_READ));
     is_denied(world, 1, &lonely(acquire(1, PAGE)));
-    unprotect(world, LONELY, whole);
+    unprotect(world, UNPERMITTED, whole);
     is_denied(world, 1, &lonely(read(1, PAGE)));
 }
 
@@ -376,7 +377,7 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
     let (memo, now) = (memo_of(world, 3), generation(world));
     assert!(memo.allows(now, DOMAIN, MAY_READ), "one entry covers it");
-    assert_eq!(memo.kept(now, beside), None, "two entries do");
+    assert_eq!(memo.location(now, beside), None, "two entries do");
     is_fetched(world, &read(0, OUTLIER), 1, OUTLIER_OFFSET);
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
     let directory = world.bed.switch.directory();
@@ -384,8 +385,8 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
     give(world, region(OUTLIER), 3);
 }
 
-/// Slot 1, which remembers that [`PAGE`] may be written, becomes that of the region at
-/// [`READ_ONLY`]; which may not.
+/// Slot 1, which has a memo that [`PAGE`] may be written, becomes the slot of the region at
+/// [`READ_ONLY`], which may not.
 fn used_elsewhere(world: &mut World, change: fn(&World, Region)) {
     world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
     let other = region(READ_ONLY);
@@ -411,7 +412,7 @@ fn a_slot_that_is_used_again_forgets(world: &mut World) {
     used_elsewhere(world, |world, region| {
         let held_up = world.slot().memo();
         world.slot().reset(Slot::new(world.word(), region));
-        // A packet that was held up meanwhile.
+        // A packet that was delayed meanwhile.
         world.slot().set_memo(held_up);
     });
 }

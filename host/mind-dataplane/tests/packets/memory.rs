@@ -12,8 +12,8 @@ use mind_common::{
 use mind_machines::datagram::{Body, PageRequest};
 
 use crate::world::{
-    Expect as _, LONELY, OFFSET, ORPHAN, PAGE, READ_ONLY, SLOTLESS, World, cases, compute, memory,
-    operate, pattern, qp, write_back,
+    ABSENT, Expect as _, OFFSET, PAGE, READ_ONLY, SLOTLESS, UNPERMITTED, World, cases, compute,
+    memory, operate, pattern, qp, write_back,
 };
 
 cases![
@@ -65,7 +65,8 @@ fn an_owner_writes_back_while_the_region_is_held(world: &mut World) {
 
 fn a_write_back_needs_no_permission_any_more(world: &mut World) {
     world.set_word_of(2, State::Modified, [0]);
-    let packet = write_back(0, READ_ONLY, 12, &pattern(1)).extended(8, &LONELY.0.to_be_bytes());
+    let packet =
+        write_back(0, READ_ONLY, 12, &pattern(1)).extended(8, &UNPERMITTED.0.to_be_bytes());
     world.send(0, &packet).met(Verdict::WriteBack);
 }
 
@@ -102,7 +103,7 @@ fn a_write_back_without_a_slot_is_refused(world: &mut World) {
 
 fn a_write_back_to_a_memory_blade_that_is_gone_is_refused(world: &mut World) {
     world.set_word_of(4, State::Modified, [0]);
-    let run = world.send(0, &write_back(0, ORPHAN, 12, &pattern(1)));
+    let run = world.send(0, &write_back(0, ABSENT, 12, &pattern(1)));
     run.met(Verdict::NoMemory)
         .refused(compute(0), Refusal::Unreachable);
 }
@@ -155,7 +156,7 @@ fn an_operation_on_a_read_only_page_is_refused(world: &mut World) {
 
 fn an_operation_in_a_domain_that_is_not_placed_is_refused(world: &mut World) {
     let packet = operate(0, PAGE, Atomic::FetchAdd { addend: 5 });
-    let run = world.send(0, &packet.extended(8, &LONELY.0.to_be_bytes()));
+    let run = world.send(0, &packet.extended(8, &UNPERMITTED.0.to_be_bytes()));
     run.met(Verdict::NotPlaced)
         .refused(compute(0), Refusal::Denied);
 }

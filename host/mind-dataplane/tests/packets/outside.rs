@@ -1,4 +1,4 @@
-//! What is not ours, what is spoilt, and what comes from the wrong place.
+//! Frames of other protocols, corrupted frames, and frames from the wrong port.
 
 use mind_common::{
     addr::WINDOW_BASE,
@@ -323,7 +323,7 @@ fn a_misaligned_word_is_refused(world: &mut World) {
 fn a_coherence_header_that_nobody_sends_is_dropped(world: &mut World) {
     let good = || ack(1, invalidation(0, 10, Target::Invalid, Source::Grant));
     // Address, order, requester, target, source.
-    for spoilt in [
+    for corrupted in [
         good().extended(7, &[1]),
         good().extended(0, &[0xff]),
         good().extended(20, &[10]),
@@ -332,7 +332,7 @@ fn a_coherence_header_that_nobody_sends_is_dropped(world: &mut World) {
         good().extended(23, &[3]),
     ] {
         world.set_busy(State::SharedToModified, 0, [1]);
-        world.send(1, &spoilt).met(Verdict::Malformed);
+        world.send(1, &corrupted).met(Verdict::Malformed);
         assert_eq!(world.word().state(), State::SharedToModified);
     }
 }

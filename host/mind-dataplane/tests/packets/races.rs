@@ -1,5 +1,5 @@
-//! What only happens when somebody else is at work at the same time: another thread changes the
-//! mapped tables while frames are sent, until the rule was seen to hold.
+//! What only happens when two processors work at the same time: another thread changes the mapped
+//! tables while frames are sent, until the case has come up.
 
 use mind_machines::datagram::Body;
 use std::{

@@ -14,8 +14,8 @@ use mind_machines::datagram::{Body, Datagram, PageRequest};
 use zerocopy::FromBytes as _;
 
 use crate::world::{
-    BLOCKLESS, Expect as _, LONELY, OFFSET, ORPHAN, OUTLIER, OUTLIER_OFFSET, PAGE, READ_ONLY,
-    SLOTLESS, SWITCH, UNSERVED, World, acknowledgement, acquire, blade, blades, cases, compute,
+    ABSENT, BLOCKLESS, Expect as _, OFFSET, OUTLIER, OUTLIER_OFFSET, PAGE, READ_ONLY, SLOTLESS,
+    SWITCH, UNPERMITTED, UNSERVED, World, acknowledgement, acquire, blade, blades, cases, compute,
     invalidation, memory, qp, read, upgrade,
 };
 
@@ -361,7 +361,8 @@ fn a_repeat_whose_origin_is_not_noted_is_refused(world: &mut World) {
 }
 
 fn a_late_note_does_not_replace_a_later_one(world: &mut World) {
-    // What a processor finds that was held up between winning the word and noting its request.
+    // The state that a processor finds which was delayed between swapping the word and noting its
+    // request.
     let slot = world.slot();
     let region = Region::containing(PAGE, 2).expect("order 2 is a region's");
     let later = Origin::new(Episode::new(12), Seq::new(7), PAGE);
@@ -434,7 +435,7 @@ fn a_sharer_without_a_device_is_counted(world: &mut World) {
 }
 
 fn a_domain_that_is_not_placed_is_refused(world: &mut World) {
-    let packet = read(0, PAGE).extended(8, &LONELY.0.to_be_bytes());
+    let packet = read(0, PAGE).extended(8, &UNPERMITTED.0.to_be_bytes());
     let run = world.send(0, &packet);
     run.met(Verdict::NotPlaced)
         .refused(compute(0), Refusal::Denied);
@@ -454,7 +455,7 @@ fn is_protected(world: &mut World, from: u8, packet: &mind_dataplane::harness::P
 }
 
 fn reading_without_a_permission_is_refused(world: &mut World) {
-    let packet = read(1, PAGE).extended(8, &LONELY.0.to_be_bytes());
+    let packet = read(1, PAGE).extended(8, &UNPERMITTED.0.to_be_bytes());
     is_protected(world, 1, &packet);
 }
 
@@ -497,7 +498,7 @@ fn a_page_that_no_memory_blade_serves_is_refused(world: &mut World) {
 }
 
 fn a_page_of_a_memory_blade_that_is_gone_is_refused(world: &mut World) {
-    has_no_memory(world, ORPHAN, 4);
+    has_no_memory(world, ABSENT, 4);
 }
 
 fn a_slot_of_another_region_is_refused(world: &mut World) {

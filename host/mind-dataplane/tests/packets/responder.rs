@@ -35,9 +35,9 @@ cases![
     an_operation_that_arrives_twice_is_carried_out_once,
     a_replay_answers_what_was_there_then,
     a_late_duplicate_operation_is_dropped,
-    a_blades_next_life_counts_anew,
+    a_blades_next_incarnation_counts_anew,
     a_fenced_page_keeps_its_bytes_and_takes_no_late_write_back,
-    a_life_that_is_fenced_operates_no_more,
+    an_incarnation_that_is_fenced_operates_no_more,
     an_operation_on_a_page_being_written_is_refused_and_may_come_again,
     a_misaligned_operation_is_refused,
     an_operation_for_no_blade_is_dropped,
@@ -83,7 +83,7 @@ fn operate(offset: u64, operation: Atomic) -> Packet {
 
 fn version(world: &World, page: usize) -> Version {
     let tag = world.bed.responder.store().tag(page).expect("a page");
-    assert!(!tag.is_writing(), "nobody may keep a page taken");
+    assert!(!tag.is_writing(), "a page must not stay taken");
     tag.version()
 }
 
@@ -259,8 +259,8 @@ fn a_late_duplicate_operation_is_dropped(world: &mut World) {
     assert_eq!(word(world, 0x1000), after);
 }
 
-fn a_blades_next_life_counts_anew(world: &mut World) {
-    let life = |incarnation| {
+fn a_blades_next_incarnation_counts_anew(world: &mut World) {
+    let incarnation_of = |incarnation| {
         let connection = Connection {
             blade: blade(2),
             incarnation,
@@ -268,10 +268,12 @@ fn a_blades_next_life_counts_anew(world: &mut World) {
         operate(0x1000, Atomic::FetchAdd { addend: 1 }).qp(connection.to_qp())
     };
     world
-        .serve(&life(INCARNATION).seq(900))
+        .serve(&incarnation_of(INCARNATION).seq(900))
         .met(Verdict::Operated);
-    world.serve(&life(INCARNATION + 1)).met(Verdict::Operated);
-    let late = world.serve(&life(INCARNATION).seq(901));
+    world
+        .serve(&incarnation_of(INCARNATION + 1))
+        .met(Verdict::Operated);
+    let late = world.serve(&incarnation_of(INCARNATION).seq(901));
     late.met(Verdict::StaleOperation);
 }
 
@@ -279,7 +281,7 @@ fn a_fenced_page_keeps_its_bytes_and_takes_no_late_write_back(world: &mut World)
     world.bed.responder.store().fence(1, 2).expect("pages");
     assert_eq!(version(world, 1), Version::new(11));
     assert_eq!(version(world, 3), Version::new(10), "only those");
-    // What its owner had under way: answered like a repeat, but nobody is there to hear it.
+    // The write-back that the former owner had under way: answered like a repeat.
     let late = world.serve(&write(1, 11, &pattern(0x55)));
     late.met(Verdict::Duplicate);
     assert_eq!(page(world, 1), pattern(1));
@@ -291,14 +293,14 @@ fn a_fenced_page_keeps_its_bytes_and_takes_no_late_write_back(world: &mut World)
     assert!(world.bed.responder.store().fence(PAGES, 1).is_err());
 }
 
-fn a_life_that_is_fenced_operates_no_more(world: &mut World) {
-    let life = |incarnation| Connection {
+fn an_incarnation_that_is_fenced_operates_no_more(world: &mut World) {
+    let incarnation_of = |incarnation| Connection {
         blade: blade(2),
         incarnation,
     };
     let packet = |incarnation| {
         let packet = operate(0x1000, Atomic::FetchAdd { addend: 1 });
-        packet.qp(life(incarnation).to_qp())
+        packet.qp(incarnation_of(incarnation).to_qp())
     };
     for seq in [900, 901] {
         let run = world.serve(&packet(INCARNATION).seq(seq));
@@ -306,15 +308,23 @@ fn a_life_that_is_fenced_operates_no_more(world: &mut World) {
             900 => Verdict::Operated,
             _ => Verdict::StaleOperation,
         });
-        world.bed.responder.store().fence_blade(life(INCARNATION));
+        world
+            .bed
+            .responder
+            .store()
+            .fence_blade(incarnation_of(INCARNATION));
     }
     let late = world.serve(&packet(INCARNATION).seq(900));
     late.met(Verdict::StaleOperation);
     world
         .serve(&packet(INCARNATION + 1).seq(7))
         .met(Verdict::Operated);
-    // A fence that comes late leaves the next life alone.
-    world.bed.responder.store().fence_blade(life(INCARNATION));
+    // A fence that comes late does not affect the next incarnation.
+    world
+        .bed
+        .responder
+        .store()
+        .fence_blade(incarnation_of(INCARNATION));
     world
         .serve(&packet(INCARNATION + 1).seq(8))
         .met(Verdict::Operated);

@@ -1,4 +1,4 @@
-//! What those who trace are told of each packet.
+//! The records of traced packets.
 
 use mind_common::{
     directory::State,
@@ -17,7 +17,7 @@ cases![
     records_that_find_no_room_are_counted,
 ];
 
-/// What is told of what `send` sends.
+/// The records of the packets that `send` sends.
 fn records(world: &mut World, send: impl FnOnce(&mut World)) -> Vec<Record> {
     let switch = &world.bed.switch;
     let mut traces = switch.open_traces().expect("the ring can be opened again");
@@ -101,8 +101,8 @@ fn records_that_find_no_room_are_counted(world: &mut World) {
     let before = lost(world);
     let mut sent = 0;
     let told = records(world, |world| {
-        let tally = world.send_often(0, &acquire(0, PAGE), SENT);
-        sent = tally.iter().map(|(_, packets)| packets).sum();
+        let counters = world.send_often(0, &acquire(0, PAGE), SENT);
+        sent = counters.iter().map(|(_, packets)| packets).sum();
     });
     world.trace(Tracing::default());
     assert!(!told.is_empty() && told.len() < SENT as usize);

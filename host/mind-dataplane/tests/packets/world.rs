@@ -19,7 +19,7 @@ use mind_common::{
     wire::{Atomic, Cost, Invalidation, Syndrome},
 };
 use mind_dataplane::{
-    Copies, MemoryLimits, Responder, SlotHandle, Switch, SwitchLimits, Tally,
+    Copies, MemoryLimits, PacketCounters, Responder, SlotHandle, Switch, SwitchLimits,
     harness::{Bed, Host, Network, Packet, Run, Seen, XdpAction},
 };
 use mind_machines::datagram::{Datagram, PageRequest};
@@ -49,13 +49,13 @@ pub const SWITCH: Host = Host::numbered(254);
 pub const COMPUTE_BLADES: u8 = MAX_BLADES as u8;
 /// Memory blades that are there: 0 and 1.
 pub const MEMORY_BLADES: u8 = 2;
-/// Which life all compute blades are in.
+/// The incarnation of all compute blades.
 pub const INCARNATION: u16 = 5;
 
 /// A domain that is placed on blades 0 to 3.
 pub const DOMAIN: DomainId = DomainId(1);
 /// A domain that is placed on blade 1 only, and may do nothing.
-pub const LONELY: DomainId = DomainId(2);
+pub const UNPERMITTED: DomainId = DomainId(2);
 
 /// A region of four pages, to read and write; its slot is [`SLOT`].
 pub const PAGE: Va = Va(WINDOW_BASE);
@@ -70,8 +70,8 @@ pub const SLOTLESS: Va = Va(WINDOW_BASE + 0x8_0000);
 /// To read and write, in a block without a table.
 pub const BLOCKLESS: Va = Va(WINDOW_BASE + (4 << 20));
 /// To read and write, in the slice of a memory blade that is not there.
-pub const ORPHAN: Va = Va(WINDOW_BASE + (1 << SLICE_SHIFT));
-/// To read and write, in a slice that nobody serves.
+pub const ABSENT: Va = Va(WINDOW_BASE + (1 << SLICE_SHIFT));
+/// To read and write, in a slice that no memory blade serves.
 pub const UNSERVED: Va = Va(WINDOW_BASE + (2 << SLICE_SHIFT));
 /// Where memory blade 0 keeps [`PAGE`].
 pub const OFFSET: u64 = 0x4000;
@@ -94,12 +94,12 @@ pub fn blades<const N: usize>(numbers: [u8; N]) -> BladeSet {
     numbers.into_iter().map(blade).collect()
 }
 
-/// Who the compute blade with that number is.
+/// The addresses of the compute blade with that number.
 pub fn compute(number: u8) -> Host {
     Host::numbered(1 + number)
 }
 
-/// Who the memory blade with that number is.
+/// The addresses of the memory blade with that number.
 pub fn memory(number: u8) -> Host {
     Host::numbered(101 + number)
 }
@@ -204,7 +204,7 @@ pub fn forward(from: u8, invalidation: Invalidation, data: &[u8; PAGE_SIZE]) -> 
     send(from, &message)
 }
 
-/// What memory blade `from` answers compute blade `to`, by way of the switch.
+/// An answer of memory blade `from` to compute blade `to`, through the switch.
 pub fn from_memory(from: u8, to: u8, message: &Body<&Page>) -> Packet {
     Packet::new(message, memory(from), SWITCH, qp(to))
 }
@@ -294,7 +294,7 @@ impl World {
         self.port(COMPUTE_BLADES + number)
     }
 
-    /// An interface that is nobody's port: the loopback.
+    /// An interface that is no port: the loopback.
     pub const NO_PORT: u32 = 1;
 
     /// What no case changes.
@@ -303,16 +303,16 @@ impl World {
         let prefix = |base, shift| Prefix { base, shift };
         let outlier = Translation::new(1, OUTLIER, OUTLIER_OFFSET);
         switch.translate(prefix(OUTLIER, 14), outlier)?;
-        let orphan = Translation::new(7, ORPHAN, 0);
-        switch.translate(prefix(ORPHAN, SLICE_SHIFT), orphan)?;
-        for (table, va) in [(0, PAGE), (1, ORPHAN), (2, UNSERVED)] {
+        let orphan = Translation::new(7, ABSENT, 0);
+        switch.translate(prefix(ABSENT, SLICE_SHIFT), orphan)?;
+        for (table, va) in [(0, PAGE), (1, ABSENT), (2, UNSERVED)] {
             switch.set_block(va, Some(table))?;
         }
         for (table, va, slot) in [
             (0, PAGE, SLOT),
             (0, READ_ONLY, 2),
             (0, OUTLIER, 3),
-            (1, ORPHAN, 4),
+            (1, ABSENT, 4),
             (2, UNSERVED, 5),
         ] {
             let region = Region::containing(va, 2).expect("order 2 is a region's");
@@ -333,12 +333,12 @@ impl World {
         let switch = &mut self.bed.switch;
         switch.set_identity(SWITCH.ipv4, SWITCH.mac)?;
         switch.place(DOMAIN, blades([0, 1, 2, 3]))?;
-        switch.place(LONELY, blades([1]))?;
+        switch.place(UNPERMITTED, blades([1]))?;
         for (base, shift, bits) in [
             (PAGE, 20, EVERYTHING),
             (READ_ONLY, 20, MAY_READ),
             (BLOCKLESS, 21, EVERYTHING),
-            (ORPHAN, 21, EVERYTHING),
+            (ABSENT, 21, EVERYTHING),
             (UNSERVED, 21, EVERYTHING),
         ] {
             switch.protect(DOMAIN, Prefix { base, shift }, Permission { bits })?;
@@ -352,7 +352,7 @@ impl World {
             (SLOT, PAGE),
             (2, READ_ONLY),
             (3, OUTLIER),
-            (4, ORPHAN),
+            (4, ABSENT),
             (5, UNSERVED),
         ] {
             let region = Region::containing(va, 2).expect("order 2 is a region's");
@@ -376,7 +376,7 @@ impl World {
             self.bed.switch.set_memory(number, peer)?;
             self.bed.switch.set_port(ifindex, Port::memory(number))?;
         }
-        self.bed.responder.forget_operations()?;
+        self.bed.responder.clear_operations()?;
         for page in 0..4 {
             let store = self.bed.responder.store();
             store.write(page, &pattern(page as u8))?;
@@ -388,7 +388,7 @@ impl World {
         Ok(())
     }
 
-    /// Says whether compute blade `number` is there.
+    /// Sets whether compute blade `number` is present.
     pub fn set_compute(&mut self, number: u8, there: bool) {
         let peer = if there {
             peer(compute(number), self.port(number), qp(number))
@@ -401,7 +401,7 @@ impl World {
             .expect("a peer can be set");
     }
 
-    /// Says that compute blade `number` is behind an interface that is none of the devices.
+    /// Sets compute blade `number` behind an interface that is none of the devices.
     pub fn misplace_compute(&mut self, number: u8) {
         let peer = peer(compute(number), 60, qp(number));
         self.bed
@@ -409,7 +409,7 @@ impl World {
             .expect("a peer can be set");
     }
 
-    /// Says whether TC is attached to compute blade `number`'s port.
+    /// Sets whether TC is attached to compute blade `number`'s port.
     pub fn set_fans_out(&mut self, number: u8, fans_out: bool) {
         let port = self.port(number);
         self.bed
@@ -418,7 +418,8 @@ impl World {
             .expect("the port can be set");
     }
 
-    /// Has what comes in at compute blade `number`'s port, and is for several, handed over instead of passed up.
+    /// Makes the switch hand packets for several blades that come in at compute blade `number`'s port over instead of
+    /// passing them up.
     pub fn hand_over(&mut self, number: u8) -> Copies {
         let port = self.port(number);
         let switch = &mut self.bed.switch;
@@ -429,7 +430,7 @@ impl World {
         switch.open_copies().expect("maps can be opened again")
     }
 
-    /// Says which packets are traced.
+    /// Sets which packets are traced.
     pub fn trace(&mut self, tracing: mind_common::trace::Tracing) {
         let control = self.bed.switch.open_trace_control();
         let mut control = control.expect("maps can be opened again");
@@ -455,14 +456,14 @@ impl World {
         self.set_busy(state, 0, numbers);
     }
 
-    /// Makes the word of [`PAGE`] a held one, in episode 11.
+    /// Makes the word of [`PAGE`] a locked one, in episode 11.
     pub fn set_held<const N: usize>(&self, was: Prior, numbers: [u8; N]) {
         self.set_word(State::Invalid, []);
         let before = self.word();
         let held = before.locked(was, blades(numbers));
         self.slot()
             .swap_word(before, held)
-            .expect("nobody else changes the word");
+            .expect("nothing else changes the word");
     }
 
     /// Makes the word of [`PAGE`] this, for `requester`, in episode 10.
@@ -470,7 +471,7 @@ impl World {
         let slot = self.slot();
         let word = Word::new(state, blade(requester), Episode::new(10), blades(numbers));
         slot.swap_word(slot.word(), word)
-            .expect("nobody else changes the word");
+            .expect("nothing else changes the word");
     }
 
     /// Makes the word of the slot `slot` this, in episode 10.
@@ -478,7 +479,7 @@ impl World {
         let slot = self.bed.switch.directory().slot(slot).expect("a slot");
         let word = Word::new(state, blade(0), Episode::new(10), blades(numbers));
         slot.swap_word(slot.word(), word)
-            .expect("nobody else changes the word");
+            .expect("nothing else changes the word");
     }
 
     /// Sends `packet` into compute blade `number`'s port.
@@ -500,7 +501,7 @@ impl World {
     }
 
     /// Sends `packet` into compute blade `number`'s port `times` times; the verdicts.
-    pub fn send_often(&mut self, number: u8, packet: &Packet, times: u32) -> Tally {
+    pub fn send_often(&mut self, number: u8, packet: &Packet, times: u32) -> PacketCounters {
         let port = self.port(number);
         let mut headers = Headers::default();
         headers.0.copy_from_slice(&packet.bytes()[..HEADERS_LEN]);
@@ -511,7 +512,9 @@ impl World {
             ..Template::default()
         };
         let switch = &self.bed.switch;
-        let before = switch.tally(port).expect("the counters can be read");
+        let before = switch
+            .packet_counters(port)
+            .expect("the counters can be read");
         self.bed
             .set_template(template)
             .expect("a template can be set");
@@ -519,7 +522,9 @@ impl World {
             .time("mind_bench_staged", port, packet.bytes(), times)
             .expect("the kernel runs the program");
         let switch = &self.bed.switch;
-        let after = switch.tally(port).expect("the counters can be read");
+        let after = switch
+            .packet_counters(port)
+            .expect("the counters can be read");
         let counted = after.since(&before);
         self.met.extend(counted.iter().map(|(verdict, _)| verdict));
         counted
@@ -549,7 +554,7 @@ impl World {
         frames.into_iter().filter(ours).map(Seen::new).collect()
     }
 
-    /// What a verdict says must be what the frame shows; what goes back goes by `back`.
+    /// The frame must be as the verdict says; a frame that goes back has the action `back`.
     fn met(&mut self, run: &Run<XdpAction>, packet: &Packet, back: XdpAction) {
         self.met.insert(run.verdict);
         let verdict = run.verdict;
@@ -594,7 +599,7 @@ pub trait Expect {
     fn met(&self, verdict: Verdict) -> &Self;
     /// It went on to `host`, in the switch's name, under `seq` on the connection `qp`; the message.
     fn to(&self, host: Host, qp: u32, seq: u32) -> Body<&Page>;
-    /// It tells the requester that this was its way through the directory.
+    /// It tells the requester that its request caused this transition.
     fn by(&self, path: Transition) -> &Self;
     /// It was lost on purpose.
     fn lost(&self);

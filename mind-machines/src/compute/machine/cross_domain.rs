@@ -1,5 +1,5 @@
-//! Threads of two domains at one address. Whose it is only the switch can say: until it has answered
-//! the one's request, the other's threads wait here.
+//! Threads of two domains that fault at one address. Only the switch knows which domain the page
+//! belongs to: until it has answered the request of one domain, the threads of the other wait here.
 
 use std::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::{
 use mind_common::addr::Va;
 
 impl Blade {
-    /// Threads of this domain wait until it is known whether the page is another's.
+    /// Threads of this domain wait until it is known whether the page belongs to another domain.
     pub(super) fn contest(&mut self, page: PageRequest, access: Access) {
         match self
             .cross_domain
@@ -23,7 +23,7 @@ impl Blade {
         }
     }
 
-    /// Whether it is known whose the page is, or nobody asks.
+    /// Whether it is known which domain the page belongs to, or no request for it is under way.
     pub(super) fn is_decided(&self, page: Va) -> bool {
         self.pages
             .get(&page)
@@ -38,7 +38,8 @@ impl Blade {
             })
     }
 
-    /// Deals with one domain's threads that need not wait any more; whether there were any.
+    /// Handles the faults of one domain's threads that need not wait any more; returns whether
+    /// there were any.
     pub(super) fn decide_one(&mut self, now: u64, out: &mut Vec<Action>) -> bool {
         let mut pages = self.cross_domain.iter().map(|(page, _)| page.page);
         let Some(at) = pages.position(|page| self.is_decided(page)) else {

@@ -1,5 +1,4 @@
-//! What passes between a blade and its agent: what it is told at first, what it wants done, what
-//! it counts.
+//! The interface between a compute blade and its agent: configuration, actions, counters.
 
 use crate::{
     compute::{
@@ -10,36 +9,37 @@ use crate::{
 };
 use mind_common::{addr::Va, directory::Transition, id::Connection, refusal::Refusal, serial::Seq};
 
-/// What a blade is told when it begins.
+/// Configuration of a compute blade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Its connection to the switch.
     pub connection: Connection,
     /// Pages that the cache may hold; at least 1.
     pub capacity: usize,
-    /// Pages of these that are kept free, so that a fault need not wait for a write-back; less
-    /// than the capacity.
+    /// How many of these are kept free, so that a fault need not wait for a write-back; less than
+    /// the capacity.
     pub reserve: usize,
-    /// How long a page stays at least, in nanoseconds.
+    /// Bounds of a page's [residency], in nanoseconds.
     pub residency: residency::Bounds,
-    /// How long to wait for an answer, in nanoseconds.
+    /// Bounds of the wait for an answer, in nanoseconds.
     pub timeout: retransmission::Bounds,
-    /// How long a request may take before the controller is told that something is stuck, and
-    /// again after as long, in nanoseconds.
-    pub appeal: u64,
-    /// How long a request may take with everything, in nanoseconds. After that the fault fails.
+    /// How long a request may take before it is reported to the controller as stuck, in
+    /// nanoseconds; it is reported again after every further such period.
+    pub stuck_after: u64,
+    /// How long a request may take in all, in nanoseconds. After that the fault fails.
     pub deadline: u64,
-    /// The number of the first request. Anything; a new life of a blade does well to begin
-    /// elsewhere.
+    /// The number of the first request. Any number will do; a new incarnation should begin at
+    /// another than the last.
     pub first_seq: Seq,
-    /// Whether it says what happens to each page ([`Action::Stepped`]), for tests that count it.
+    /// Whether the blade reports each event of a page ([`Action::Stepped`]), for tests that count
+    /// them.
     pub is_watched: bool,
 }
 
 impl Config {
-    /// What suits a blade with that connection and capacity on an Ethernet: a hold of 10 us to
-    /// 1 ms, a timeout of 4 to 100 ms, an appeal after 1 s, a deadline of 5 s, a 32nd of the
-    /// capacity (at most 256 pages) kept free.
+    /// The configuration for a blade with that connection and capacity on an Ethernet: a residency
+    /// of 10 us to 1 ms, a timeout of 4 to 100 ms, reported stuck after 1 s, a deadline of 5 s, a
+    /// 32nd of the capacity (at most 256 pages) kept free.
     pub fn new(connection: Connection, capacity: usize) -> Self {
         let capacity = capacity.max(1);
         Self {
@@ -54,7 +54,7 @@ impl Config {
                 least: 4_000_000,
                 most: 100_000_000,
             },
-            appeal: 1_000_000_000,
+            stuck_after: 1_000_000_000,
             deadline: 5_000_000_000,
             first_seq: Seq::new(connection.to_qp()),
             is_watched: false,
@@ -86,29 +86,28 @@ pub enum Action {
         /// Which page.
         page: PageRequest,
     },
-    /// Take the copy from every program and forget it.
+    /// Unmap the copy from every program and discard it.
     Drop {
         /// Which page.
         page: PageRequest,
     },
-    /// The threads that wait for this access can't have it: SIGSEGV when denied, SIGBUS
-    /// otherwise.
+    /// The access that threads wait for fails: SIGSEGV when denied, SIGBUS otherwise.
     Fail {
         /// Which page.
         page: PageRequest,
-        /// What they want. Threads that want less are let go on and fault again.
+        /// The access. Threads that wait for less go on and fault again.
         access: Access,
         /// Why not.
         refusal: Refusal,
     },
-    /// What was written into the page is gone: memory refused it for good.
+    /// Writes to the page are lost: memory refused the write-back for good.
     Lost {
         /// Which page.
         page: PageRequest,
         /// Why.
         refusal: Refusal,
     },
-    /// Tell the controller that a request does not complete: it may reset the region (paper,
+    /// Report to the controller that a request does not complete: it may reset the region (paper,
     /// section 4.4).
     ReportStuck {
         /// For which page.
@@ -116,28 +115,28 @@ pub enum Action {
     },
     /// A fault that took a request is over (for statistics).
     Served {
-        /// The way it took through the directory, where the answer said so.
+        /// The transition that it caused in the directory, if the answer carried it.
         transition: Option<Transition>,
         /// From the fault to the answer, in nanoseconds.
         nanos: u64,
     },
-    /// What the controller asked to be flushed is flushed.
+    /// A flush is complete.
     Flushed {
-        /// Its token.
+        /// The flush's token.
         token: u64,
     },
-    /// Something happened to a page; nothing is to be done. Only where [`Config::is_watched`].
+    /// An event of a page; nothing is to be done. Only if [`Config::is_watched`].
     Stepped {
         /// Which page.
         page: Va,
-        /// Where it was in its life.
+        /// Its phase before the event.
         before: Phase,
         /// What happened.
         event: Event,
     },
 }
 
-/// What the blade counts; only ever grows.
+/// The blade's counters, from 0 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
     /// Faults taken.
@@ -150,22 +149,22 @@ pub struct Counters {
     pub requests: u64,
     /// Requests sent again because no answer came in time.
     pub timeouts: u64,
-    /// Requests that were told "busy".
+    /// Requests that were refused as "busy".
     pub busy: u64,
-    /// Requests of which the controller was told that they do not complete.
-    pub appeals: u64,
+    /// Reports to the controller of requests that do not complete.
+    pub reported_stuck: u64,
     /// Requests given up because of the deadline.
     pub expired: u64,
     /// Pages written back.
     pub write_backs: u64,
-    /// Pages that went to make room.
+    /// Pages evicted to make room.
     pub evictions: u64,
     /// Invalidations answered.
     pub invalidations: u64,
-    /// Pages dropped by an invalidation though nobody asked for them.
+    /// Pages dropped by an invalidation of their region though the requester did not ask for them.
     pub false_invalidations: u64,
-    /// Pages whose last writes are gone.
+    /// Pages whose last writes are lost.
     pub lost: u64,
-    /// Datagrams that answer nothing (any more), or are for an earlier life of the blade.
+    /// Datagrams that answer no request under way, or are for an earlier incarnation of the blade.
     pub ignored: u64,
 }

@@ -1,12 +1,12 @@
-//! A compute blade as a whole. What happens to one page is [`super::page`]'s to say; here is what
-//! becomes of it:
+//! A compute blade as a whole. [`super::page`] decides the transitions of one page; the modules
+//! here carry them out:
 //!
-//! * `interface`: what passes between a blade and its agent,
+//! * `interface`: the interface to the agent,
 //! * `requests`: requests and write-backs under way,
 //! * `recalls`: regions being given up,
 //! * `cross_domain`: threads of two domains at one address,
-//! * `room`: who waits for room, and which page goes,
-//! * `pages`: what a step of one page has for consequences,
+//! * `room`: pages that wait for room, and which page is evicted,
+//! * `pages`: the consequences of one page's transition,
 //! * `model`: what a model checker needs of it (feature `model`).
 
 mod cross_domain;
@@ -52,8 +52,8 @@ struct Entry {
     domain: DomainId,
     /// The request under way.
     seq: Option<Seq>,
-    /// From when on it may be given away.
-    ripe_at: u64,
+    /// The end of its residency: from then on it may be given away.
+    resident_until: u64,
     /// When the thread that waits longest faulted.
     faulted_at: Option<u64>,
     /// Waits in [`Blade::starved`].
@@ -63,7 +63,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Transaction(u32),
-    Ripe(Va),
+    Residency(Va),
     Room,
 }
 
@@ -84,7 +84,7 @@ pub struct Blade {
     cross_domain: Vec<(PageRequest, Access)>,
     /// Pages that take room.
     used: usize,
-    /// Pages of these that will soon not.
+    /// How many of these are being evicted.
     evicting: usize,
     order: TwoQueue,
     residency: Residency,
@@ -114,12 +114,12 @@ impl Blade {
         }
     }
 
-    /// What it counted.
+    /// The blade's counters.
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Pages that take room now, and how many may.
+    /// Pages that take room now, and how many may at most.
     pub const fn room(&self) -> (usize, usize) {
         (self.used, self.config.capacity)
     }
@@ -129,7 +129,7 @@ impl Blade {
         self.trip.smoothed()
     }
 
-    /// Whether nothing is under way: no request, no invalidation, nobody waiting.
+    /// Whether nothing is under way: no request, no invalidation, no waiting thread.
     pub fn is_quiet(&self) -> bool {
         self.transactions.is_empty()
             && self.recalls.is_empty()
@@ -137,7 +137,7 @@ impl Blade {
             && self.cross_domain.is_empty()
     }
 
-    /// Where a page is in its life, and its version.
+    /// A page's phase and version.
     pub fn page(&self, page: Va) -> (Phase, Version) {
         self.pages
             .get(&page)
@@ -146,7 +146,7 @@ impl Blade {
             })
     }
 
-    /// When [`poll`](Self::poll) has something to do next.
+    /// When [`poll`](Self::poll) is to be called next.
     pub fn next_deadline(&self) -> Option<u64> {
         self.timers.first().map(|(at, _)| *at)
     }
@@ -169,13 +169,13 @@ impl Blade {
             },
             domain: page.domain,
             seq: None,
-            ripe_at: 0,
+            resident_until: 0,
             faulted_at: None,
             starved: false,
         });
         if entry.domain != page.domain {
-            // An address belongs to one domain at a time. Where the other has no copy, the switch
-            // decides.
+            // An address belongs to one domain at a time. If the other domain has no copy here, the
+            // switch decides.
             if !is_decided {
                 self.contest(page, access);
                 return;
@@ -243,7 +243,7 @@ impl Blade {
                 };
                 self.answered(now, &envelope, None, event, out);
             }
-            // Not for a compute blade, or not in use by it.
+            // Not sent to compute blades, or not used by them.
             Body::Request { .. }
             | Body::Write { .. }
             | Body::Atomic { .. }
@@ -254,8 +254,8 @@ impl Blade {
         self.settle(now, out);
     }
 
-    /// The controller, or the agent itself, wants every page of a range written back and dropped;
-    /// only those of `domain`, if one is given. Reported by [`Action::Flushed`] with the token.
+    /// Writes every page of a range back and drops it, for the controller or the agent; only those
+    /// of `domain`, if one is given. [`Action::Flushed`] with the token reports the end.
     pub fn flush(
         &mut self,
         now: u64,
@@ -276,8 +276,8 @@ impl Blade {
             .any(|transaction| !transaction.pausing)
     }
 
-    /// Whether an answer with a page in it could mean anything: a request is under way. As long as
-    /// there is none, the headers of a datagram say all that there is to know of it.
+    /// Whether an answer with a page in it may be used: a request is under way. As long as none is,
+    /// the headers of a datagram are enough.
     pub fn expects_page(&self) -> bool {
         self.transactions
             .values()
@@ -292,10 +292,14 @@ impl Blade {
             self.timers.pop_first();
             match timer {
                 Timer::Transaction(seq) => self.on_due(now, seq, out),
-                Timer::Ripe(page) => {
-                    // It may have left and come back since; then another timer is set.
-                    if self.pages.get(&page).is_some_and(|e| e.ripe_at <= now) {
-                        self.apply(now, page, Event::Ripe, out);
+                Timer::Residency(page) => {
+                    // The page may have left and come back since; then another timer is set.
+                    if self
+                        .pages
+                        .get(&page)
+                        .is_some_and(|e| e.resident_until <= now)
+                    {
+                        self.apply(now, page, Event::ResidencyOver, out);
                     }
                 }
                 Timer::Room => self.room_at = None,

@@ -1,6 +1,5 @@
-//! A blade for a model checker: its timers fire by name, whenever the checker likes, and what has no
-//! effect on what it does can be forgotten, so that a blade that comes back to where it was is equal
-//! to what it was.
+//! A compute blade for a model checker: the checker fires its timers by name, in any order, and
+//! removes what has no effect on its behaviour, so that equivalent states compare equal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,15 +21,15 @@ use mind_common::{
 
 use super::requests::Purpose;
 
-/// How late a timer is that fires: what has become due with it.
+/// How late a timer fires: what else is due by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lateness {
     /// Nothing else.
-    Punctual = 0,
-    /// Who pauses says that it went unanswered for long.
-    Nudging = 1,
-    /// The controller is told.
-    Appealing = 2,
+    OnTime = 0,
+    /// A request that pauses is sent as a repeat.
+    RepeatDue = 1,
+    /// The request is reported to the controller as stuck.
+    ReportDue = 2,
     /// The request is given up.
     Expired = 3,
 }
@@ -42,13 +41,13 @@ pub enum Alarm {
     Answer(Seq),
     /// The pause after "busy" of the request with this number is over.
     Pause(Seq),
-    /// The page was here for long enough.
-    Ripe(Va),
+    /// The page's residency is over.
+    Residency(Va),
     /// There may be room now.
     Room,
 }
 
-/// The numbers in a state that only ever count up, for somebody who renames them.
+/// Visits the numbers of a state that only count up, so that a model checker can rename them.
 pub trait Numbers {
     /// A request of that blade's.
     fn seq(&mut self, of: BladeId, seq: &mut Seq);
@@ -58,30 +57,30 @@ pub trait Numbers {
     fn episode(&mut self, of: Va, episode: &mut Episode);
 }
 
-/// How long a page stays at least where pages are held: later than any [`Lateness`].
-const HOLD: u64 = 4;
+/// The residency of pages, if they have one: longer than any [`Lateness`].
+const RESIDENCY: u64 = 4;
 
-/// Requests of a life are fewer than this many bits say.
-const LIFE_SHIFT: u32 = 16;
+/// Bits for the requests of one incarnation.
+const INCARNATION_SHIFT: u32 = 16;
 
 impl Config {
-    /// For a blade that has no clock: it stands still, and a timer that is fired says how late it
-    /// is. `is_locked` says whether a page stays until its timer is fired.
-    pub const fn without_clock(connection: Connection, capacity: usize, is_locked: bool) -> Self {
-        let hold = if is_locked { HOLD } else { 0 };
+    /// For a blade without a clock: its time stands still, and a timer fires with a given
+    /// [`Lateness`]. `stays` says whether a page stays until its timer is fired.
+    pub const fn without_clock(connection: Connection, capacity: usize, stays: bool) -> Self {
+        let residency = if stays { RESIDENCY } else { 0 };
         Self {
             connection,
             capacity,
             reserve: 0,
             residency: residency::Bounds {
-                least: hold,
-                most: hold,
+                least: residency,
+                most: residency,
             },
             timeout: retransmission::Bounds { least: 1, most: 1 },
-            appeal: Lateness::Appealing as u64,
+            stuck_after: Lateness::ReportDue as u64,
             deadline: Lateness::Expired as u64,
-            // Above those of the lives before, as long as they had few.
-            first_seq: Seq::new((connection.incarnation as u32) << LIFE_SHIFT | 1),
+            // Above those of the incarnations before, as long as each had fewer than 2^16.
+            first_seq: Seq::new((connection.incarnation as u32) << INCARNATION_SHIFT | 1),
             is_watched: false,
         }
     }
@@ -105,35 +104,35 @@ impl Blade {
                     Alarm::Answer(seq)
                 })
             }
-            Timer::Ripe(page) => Some(Alarm::Ripe(page)),
+            Timer::Residency(page) => Some(Alarm::Residency(page)),
             Timer::Room => Some(Alarm::Room),
         };
         let timers = self.timers.iter();
         timers.filter_map(|(_, timer)| alarm(timer)).collect()
     }
 
-    /// What threads wait for at most, of this page.
+    /// The strongest access to this page that threads wait for.
     pub fn waiting(&self, page: Va) -> Option<Access> {
         self.pages.get(&page).and_then(|entry| entry.page.waiting)
     }
 
     /// Whether the request with this number is under way.
-    pub fn knows(&self, seq: Seq) -> bool {
+    pub fn has_request(&self, seq: Seq) -> bool {
         self.transactions.contains_key(&seq.get())
     }
 
-    /// Whether it is a write-back's, which is never given up.
+    /// Whether it is a write-back, which is never given up.
     pub fn is_write_back(&self, seq: Seq) -> bool {
         let transaction = self.transactions.get(&seq.get());
         transaction.is_some_and(|known| matches!(known.purpose, Purpose::WriteBack(_)))
     }
 
-    /// Fires a timer, so late; nothing if it is not set.
+    /// Fires a timer, so late; does nothing if it is not set.
     pub fn fire(&mut self, alarm: Alarm, late: Lateness, out: &mut Vec<Action>) {
         let (timer, now) = match alarm {
             Alarm::Answer(seq) | Alarm::Pause(seq) => (Timer::Transaction(seq.get()), late as u64),
-            Alarm::Ripe(page) => (Timer::Ripe(page), HOLD),
-            Alarm::Room => (Timer::Room, HOLD),
+            Alarm::Residency(page) => (Timer::Residency(page), RESIDENCY),
+            Alarm::Room => (Timer::Room, RESIDENCY),
         };
         let before = self.timers.len();
         self.timers.retain(|(_, set)| *set != timer);
@@ -142,10 +141,10 @@ impl Blade {
         }
         match timer {
             Timer::Transaction(seq) => self.on_due(now, seq, out),
-            Timer::Ripe(page) => {
+            Timer::Residency(page) => {
                 if let Some(entry) = self.pages.get_mut(&page) {
-                    entry.ripe_at = 0;
-                    self.apply(now, page, Event::Ripe, out);
+                    entry.resident_until = 0;
+                    self.apply(now, page, Event::ResidencyOver, out);
                 }
             }
             Timer::Room => self.room_at = None,
@@ -153,26 +152,25 @@ impl Blade {
         self.settle(now, out);
     }
 
-    /// All that it waits for begins now, and it has learned nothing of how long that takes: from
-    /// here on it takes as long as the checker likes.
+    /// Sets all times back to the beginning, and the round trip to unknown.
     pub fn rewind(&mut self) {
         self.trip = RoundTrip::new(self.config.timeout, 0);
         for transaction in self.transactions.values_mut() {
             (transaction.began, transaction.sent) = (0, 0);
-            (transaction.nudged, transaction.appealed) = (0, 0);
+            (transaction.repeated_at, transaction.reported_at) = (0, 0);
         }
     }
 
-    /// [Rewinds](Self::rewind), and forgets what has no effect on what it does: times, counters, chance, how often something was
-    /// repeated.
-    pub fn forget(&mut self) {
+    /// [Rewinds](Self::rewind), and clears what has no effect on behaviour: times, counters, random numbers, repeat
+    /// counts.
+    pub fn normalize(&mut self) {
         self.rewind();
         for entry in self.pages.values_mut() {
             entry.faulted_at = None;
-            entry.ripe_at = entry.ripe_at.min(HOLD);
+            entry.resident_until = entry.resident_until.min(RESIDENCY);
             if !has_copy(entry.page.phase) {
                 entry.page.version = Version::default();
-                entry.ripe_at = 0;
+                entry.resident_until = 0;
             }
         }
         for transaction in self.transactions.values_mut() {
@@ -183,14 +181,14 @@ impl Blade {
             recall.cost = Cost::default();
         }
         self.room_at = self.room_at.map(|_| 0);
-        // A page that owes nothing does nothing when it is ripe; when it owes something it sets its
+        // A page that owes nothing does nothing when its residency is over; when it owes something it sets its
         // timer anew.
         let owes = |page: &Va| {
             let entry = self.pages.get(page);
             entry.is_some_and(|entry| entry.page.owed.is_some())
         };
         let timers = self.timers.iter().filter_map(|(_, timer)| match timer {
-            Timer::Ripe(page) if !owes(page) => None,
+            Timer::Residency(page) if !owes(page) => None,
             timer => Some((0, *timer)),
         });
         self.timers = timers.collect();
@@ -199,7 +197,7 @@ impl Blade {
         self.counters = Counters::default();
     }
 
-    /// Shows its numbers to somebody who may change them, if no two that differ become the same.
+    /// Lets `numbers` rename the numbers of this state, if different ones stay different.
     pub fn visit(&mut self, numbers: &mut impl Numbers) {
         let me = self.config.connection.blade;
         self.config.first_seq = Seq::default();
@@ -226,7 +224,7 @@ impl Blade {
             .collect::<BTreeMap<_, _>>();
         let others = self.timers.iter().filter_map(|&(at, timer)| match timer {
             Timer::Transaction(_) => None,
-            Timer::Ripe(_) | Timer::Room => Some((at, timer)),
+            Timer::Residency(_) | Timer::Room => Some((at, timer)),
         });
         let requests = self.transactions.iter();
         let requests = requests.map(|(seq, known)| (known.due, Timer::Transaction(*seq)));

@@ -1,4 +1,4 @@
-//! What a step of one page ([`crate::compute::page::step`]) has for consequences in the blade.
+//! The consequences of one page's transition ([`crate::compute::page::step`]) in the blade.
 
 use std::vec::Vec;
 
@@ -53,7 +53,7 @@ impl Blade {
                 Reaction::Abandon => self.end(page),
                 Reaction::Install { writable } => {
                     self.order.insert(page);
-                    self.hold(now, page);
+                    self.begin_residency(now, page);
                     out.push(Action::Install {
                         page: named,
                         writable,
@@ -61,7 +61,7 @@ impl Blade {
                 }
                 Reaction::Map { writable } => {
                     if writable && before.phase == Phase::Upgrading {
-                        self.hold(now, page);
+                        self.begin_residency(now, page);
                     }
                     self.went_on(page);
                     out.push(Action::Map {
@@ -114,7 +114,7 @@ impl Blade {
             (_, Some(_)) if matches!(after.phase, Phase::Shared | Phase::Modified) => {
                 if let Some(entry) = self.pages.get(&page) {
                     self.timers
-                        .insert((entry.ripe_at.max(now), Timer::Ripe(page)));
+                        .insert((entry.resident_until.max(now), Timer::Residency(page)));
                 }
             }
             (Some(_), None) => self.note_if_yielded(page),
@@ -125,7 +125,7 @@ impl Blade {
         }
     }
 
-    /// Nobody waits for the page now.
+    /// Notes that no thread waits for the page, if so.
     fn went_on(&mut self, page: Va) {
         if let Some(entry) = self.pages.get_mut(&page)
             && entry.page.waiting.is_none()
@@ -134,10 +134,10 @@ impl Blade {
         }
     }
 
-    fn hold(&mut self, now: u64, page: Va) {
-        let hold = self.residency.on_install(page, now);
+    fn begin_residency(&mut self, now: u64, page: Va) {
+        let residency = self.residency.on_install(page, now);
         if let Some(entry) = self.pages.get_mut(&page) {
-            entry.ripe_at = now.saturating_add(hold);
+            entry.resident_until = now.saturating_add(residency);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Regions being given up, because the directory invalidates them or somebody gives an order.
+//! Recalls: regions being given up, because the directory invalidates them or the controller or
+//! agent flushes them.
 
 use crate::datagram::{Body, Datagram};
 use core::ops::Range;
@@ -20,11 +21,11 @@ use mind_common::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cause {
     Directory(Seq, Invalidation),
-    /// The controller's, or the agent's own, with a token.
+    /// A flush by the controller or the agent, with its token.
     Flush(u64),
 }
 
-/// Which pages something is about.
+/// Which pages a recall covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
     pub(super) range: Range<u64>,
@@ -54,7 +55,7 @@ impl Blade {
             .any(|recall| recall.scope.contains(page, domain))
     }
 
-    /// The pages in scope that the blade knows.
+    /// The pages in scope that the blade has an entry of.
     fn pages_in(&self, scope: &Scope) -> Vec<Va> {
         self.pages
             .range(Va(scope.range.start)..Va(scope.range.end))
@@ -110,18 +111,21 @@ impl Blade {
             cost: Cost::default(),
         });
         for page in pages {
-            let ripe_at = self.pages.get(&page).map_or(0, |entry| entry.ripe_at);
+            let resident_until = self
+                .pages
+                .get(&page)
+                .map_or(0, |entry| entry.resident_until);
             let event = Event::Invalidate {
                 target,
                 wanted: wanted == Some(page),
-                ripe: ripe_at <= now,
+                residency_over: resident_until <= now,
             };
             self.apply(now, page, event, out);
             self.note_if_yielded(page);
         }
     }
 
-    /// Strikes a page that owes nothing (any more) off every list.
+    /// Removes a page that owes nothing any more from every recall.
     pub(super) fn note_if_yielded(&mut self, page: Va) {
         let owes = self
             .pages
@@ -146,7 +150,7 @@ impl Blade {
             )
     }
 
-    /// Answers one invalidation to which nothing is owed any more.
+    /// Answers one recall of which no page owes anything any more; returns whether there was one.
     pub(super) fn answer_one(&mut self, now: u64, out: &mut Vec<Action>) -> bool {
         let Some(at) = self.recalls.iter().position(|s| s.owing.is_empty()) else {
             return false;

@@ -1,4 +1,4 @@
-//! Requests and write-backs under way: sent, answered, repeated, given up, complained of.
+//! Requests and write-backs under way: sent, answered, repeated, given up, reported as stuck.
 
 use crate::datagram::{Body, Datagram};
 use std::vec::Vec;
@@ -30,16 +30,16 @@ pub(super) struct Transaction {
     pub(super) sent: u64,
     /// How often it went unanswered.
     pub(super) attempt: u8,
-    /// How often it was told "busy".
+    /// How often it was refused as "busy".
     pub(super) refusals: u32,
-    /// When it last said that it went unanswered, or began.
-    pub(super) nudged: u64,
-    /// When the controller was last told, or it began.
-    pub(super) appealed: u64,
+    /// When it was last sent as a repeat (attempt above 0), or began.
+    pub(super) repeated_at: u64,
+    /// When it was last reported to the controller, or began.
+    pub(super) reported_at: u64,
     /// What its timer waits for: a pause to be over, or an answer.
     pub(super) pausing: bool,
     pub(super) due: u64,
-    /// Threads wait for it that faulted after it was sent first.
+    /// Whether threads that faulted after it was first sent wait for it, too.
     pub(super) is_joined: bool,
 }
 
@@ -56,7 +56,7 @@ impl Blade {
         let known = self.transactions.get(&seq).copied().filter(|transaction| {
             about.is_none_or(|page| page == transaction.page)
                 && match (transaction.purpose, event) {
-                    // "Granted" without the page means nothing to who wants to read it.
+                    // A grant without the page is no answer to a READ.
                     (Purpose::Request(want), Event::Granted) => want != Want::Read,
                     (Purpose::Request(_), Event::Data(_) | Event::Refused(_)) => true,
                     // One "busy" is enough.
@@ -109,7 +109,7 @@ impl Blade {
         self.apply(now, page, event, out);
     }
 
-    /// A fault on a page of which a request is under way.
+    /// A fault on a page with a request under way.
     pub(super) fn join(&mut self, page: Va) {
         let seq = self.pages.get(&page).and_then(|entry| entry.seq);
         if let Some(seq) = seq
@@ -119,14 +119,15 @@ impl Blade {
         }
     }
 
-    /// A request was denied, perhaps before the last of its threads faulted: it may have been given
-    /// the right by then. Asked under a new number, the switch says what holds for all of them.
+    /// Sends a denied request again under a new number: the denial may be older than the last of
+    /// its threads' faults, and the permission granted in between. The new answer is for all of
+    /// them.
     fn ask_anew(&mut self, now: u64, page: Va, purpose: Purpose, out: &mut Vec<Action>) {
         let entry = self.pages.get(&page);
         let owes = entry.is_some_and(|entry| entry.page.owed.is_some());
         self.end(page);
         if owes {
-            // It was not granted, and is asked for when that is given.
+            // The request was not granted; it is made again when the region has been given up.
             self.apply(now, page, Event::Refused(Refusal::Busy), out);
         } else {
             self.begin(now, page, purpose, out);
@@ -154,8 +155,8 @@ impl Blade {
             sent: now,
             attempt: 0,
             refusals: 0,
-            nudged: now,
-            appealed: now,
+            repeated_at: now,
+            reported_at: now,
             pausing: false,
             due: 0,
             is_joined: false,
@@ -209,7 +210,7 @@ impl Blade {
         }
     }
 
-    /// Forgets the request that a page has under way.
+    /// Removes the request that a page has under way.
     pub(super) fn end(&mut self, page: Va) {
         if let Some(seq) = self.pages.get_mut(&page).and_then(|e| e.seq.take())
             && let Some(transaction) = self.transactions.remove(&seq.get())
@@ -234,7 +235,7 @@ impl Blade {
 
     /// A pause is over, or an answer did not come in time.
     pub(super) fn on_due(&mut self, now: u64, seq: u32, out: &mut Vec<Action>) {
-        let nudge_after = self.trip.timeout(0);
+        let repeat_after = self.trip.timeout(0);
         let Some(transaction) = self.transactions.get(&seq) else {
             return;
         };
@@ -257,43 +258,44 @@ impl Blade {
             .get(&page)
             .is_some_and(|entry| entry.page.owed.is_some());
         if !transaction.pausing && owed && matches!(transaction.purpose, Purpose::Request(_)) {
-            // Somebody else wants the region, so either the answer to this request is lost, or
-            // the repeat of it was spent on telling this very blade. As good as "busy".
+            // Another blade wants the region, so either the answer to this request is lost, or its
+            // repeat only repeated the invalidation sent to this blade. Treated as "busy".
             self.counters.timeouts += 1;
             self.apply(now, page, Event::Refused(Refusal::Busy), out);
             return;
         }
         let attempt = if transaction.pausing {
-            // The switch answers, so nothing of ours is lost; but the one that the region is busy
-            // with may be stuck.
-            if now.saturating_sub(transaction.nudged) >= nudge_after {
-                transaction.nudged = now;
+            // The switch answers, so no packet of this request is lost; but the request that the
+            // region is busy with may be stuck.
+            if now.saturating_sub(transaction.repeated_at) >= repeat_after {
+                transaction.repeated_at = now;
                 1
             } else {
                 0
             }
         } else {
             self.counters.timeouts += 1;
-            transaction.nudged = now;
+            transaction.repeated_at = now;
             transaction.attempt = transaction.attempt.saturating_add(1).min(bth::MAX_ATTEMPT);
             transaction.attempt
         };
         self.send(now, Seq::new(seq), attempt, out);
     }
 
-    /// Tells the controller of a request that does not complete, from time to time. Not of a
-    /// write-back: what the controller can do about the region waits for that.
+    /// Reports a request that does not complete to the controller, every
+    /// [`Config::stuck_after`](super::Config::stuck_after). Not a write-back: the controller's
+    /// reset of the region waits for that.
     fn report_stuck(&mut self, now: u64, seq: u32, out: &mut Vec<Action>) {
         let Some(transaction) = self.transactions.get_mut(&seq) else {
             return;
         };
-        let is_due = now.saturating_sub(transaction.appealed) >= self.config.appeal;
+        let is_due = now.saturating_sub(transaction.reported_at) >= self.config.stuck_after;
         if is_due
             && matches!(transaction.purpose, Purpose::Request(_))
             && let Some(entry) = self.pages.get(&transaction.page)
         {
-            transaction.appealed = now;
-            self.counters.appeals += 1;
+            transaction.reported_at = now;
+            self.counters.reported_stuck += 1;
             out.push(Action::ReportStuck {
                 page: PageRequest {
                     page: transaction.page,

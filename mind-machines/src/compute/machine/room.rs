@@ -1,4 +1,4 @@
-//! Room in the cache: who waits for it, and which page goes.
+//! Room in the cache: pages that wait for it, and which page is evicted.
 
 use std::vec::Vec;
 
@@ -12,7 +12,7 @@ impl Blade {
     }
 
     /// Makes the request that threads wait for, if it may be made and there is room; otherwise
-    /// sees to it that it is made later.
+    /// queues the page.
     pub(super) fn begin_if_possible(&mut self, now: u64, page: Va, out: &mut Vec<Action>) {
         let free = self.free();
         let Some(entry) = self.pages.get_mut(&page) else {
@@ -36,7 +36,7 @@ impl Blade {
         }
     }
 
-    /// Evicts until there is room for those that wait and for the reserve.
+    /// Evicts until there is room for the waiting pages and the reserve.
     fn make_room(&mut self, now: u64, out: &mut Vec<Action>) {
         let wanted = self
             .starved
@@ -45,22 +45,27 @@ impl Blade {
             .min(self.config.capacity);
         while self.free() + self.evicting < wanted {
             let pages = &self.pages;
-            let ripe_at = |page: Va| {
+            let resident_until = |page: Va| {
                 pages
                     .get(&page)
                     .filter(|entry| {
                         matches!(entry.page.phase, Phase::Shared | Phase::Modified)
                             && entry.page.owed.is_none()
                     })
-                    .map(|entry| entry.ripe_at)
+                    .map(|entry| entry.resident_until)
             };
             let victim = self
                 .order
-                .victim(|page| ripe_at(page).is_some_and(|at| at <= now));
+                .victim(|page| resident_until(page).is_some_and(|at| at <= now));
             let Some(victim) = victim else {
-                // All are in use, and will make themselves heard; or too new.
+                // All pages have requests or invalidations under way, whose end calls this again;
+                // or their residency is not over.
                 if !self.starved.is_empty()
-                    && let Some(at) = self.pages.keys().filter_map(|page| ripe_at(*page)).min()
+                    && let Some(at) = self
+                        .pages
+                        .keys()
+                        .filter_map(|page| resident_until(*page))
+                        .min()
                 {
                     self.set_room_timer(at);
                 }

@@ -65,7 +65,7 @@ fn spoilt(change: Change, slot: Which, old: Word, new: Word) -> Word {
     let is_merged = change == Change::Merge && slot == Which::First && old.prior().is_some();
     let is_seized = old.state() == State::SharedToModified;
     if Mutant::MergeForgetsSharers.is_active() && is_merged
-        || Mutant::SeizedFromListed.is_active() && is_seized
+        || Mutant::OnlyListedFlushed.is_active() && is_seized
     {
         return new.with_blades(old.blades());
     }

@@ -37,8 +37,8 @@ impl Core {
             let Ok(ifindex) = attach::index_of(interface) else {
                 continue;
             };
-            let packets = match self.switch.tally(ifindex) {
-                Ok(tally) => tally
+            let packets = match self.switch.packet_counters(ifindex) {
+                Ok(counters) => counters
                     .iter()
                     .map(|(verdict, count)| (verdict.name().to_owned(), count))
                     .collect(),
@@ -61,7 +61,7 @@ impl Core {
             let fan_out = match self.switch.port(ifindex) {
                 Ok(port) if port.fans_out() => FanOut::Switch,
                 Ok(port) if port.hands_over() => FanOut::Controller,
-                _ => FanOut::Nobody,
+                _ => FanOut::None,
             };
             status.ports.push(PortStatus {
                 interface: interface.clone(),

@@ -1,4 +1,4 @@
-//! Random packets, near enough to the tables that most of them mean something.
+//! Random packets, mostly for addresses, blades and domains of the tables.
 
 use mind_common::{
     addr::{MAX_REGION_ORDER, PAGE_SHIFT, Region, Va, WINDOW_BASE, WINDOW_SIZE},
@@ -80,7 +80,7 @@ pub fn address(random: &mut fastrand::Rng) -> Va {
     }
 }
 
-/// A domain, rarely one that there is not.
+/// A domain, rarely one that does not exist.
 pub fn domain(random: &mut fastrand::Rng) -> DomainId {
     DomainId(one_of(
         random,

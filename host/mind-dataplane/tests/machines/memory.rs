@@ -27,12 +27,12 @@ use crate::{
 
 /// Pages of the store.
 const PAGES: u64 = 8;
-/// Nobody's port.
+/// An interface; the responder serves every one.
 const INTERFACE: u32 = 1;
-/// Whom the programs take for themselves.
+/// The node that the programs are.
 const SELF: Node = Node::Memory(0);
 
-/// All that the responder says to a well-formed packet of ours.
+/// All verdicts of the responder on well-formed packets.
 const VERDICTS: [Verdict; 11] = [
     Verdict::Invalid,
     Verdict::UnexpectedOpcode,
@@ -84,11 +84,11 @@ pub fn compare(seed: u64, rounds: u32, packets: u32) {
 }
 
 impl Pair {
-    /// Other pages, nobody has operated.
+    /// Random pages, no atomic operations.
     fn begin(&mut self) {
         self.model = Memory::new(PAGES);
         let responder = &mut self.bed.responder;
-        responder.forget_operations().expect("the map can be set");
+        responder.clear_operations().expect("the map can be set");
         for number in 0..PAGES {
             let page = Page {
                 version: draw::version(&mut self.random),
@@ -103,7 +103,7 @@ impl Pair {
         }
     }
 
-    /// The controller wants something.
+    /// A command of the controller.
     fn order(&mut self) {
         let random = &mut self.random;
         let store = self.bed.responder.store();
@@ -121,9 +121,9 @@ impl Pair {
                 self.model.fence(first, count);
             }
             _ => {
-                let life = connection(random);
-                store.fence_blade(life);
-                self.model.fence_blade(life);
+                let ended = connection(random);
+                store.fence_blade(ended);
+                self.model.fence_blade(ended);
             }
         }
     }
@@ -195,7 +195,7 @@ fn is_request(body: &Body<Bytes>) -> bool {
     )
 }
 
-/// A life of a blade, of few.
+/// An incarnation of a blade, of few.
 fn connection(random: &mut fastrand::Rng) -> Connection {
     Connection {
         blade: blade(random.u8(..2)),

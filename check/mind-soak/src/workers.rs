@@ -1,4 +1,4 @@
-//! The workers, one on each blade that works: started, stopped and listened to together.
+//! The workers, one on each blade of the load: started, stopped and read together.
 
 use anyhow::{Context as _, Result, bail};
 use mind_e2e::{Bed, Program};
@@ -12,7 +12,7 @@ use crate::{
 /// This program.
 pub const NAME: &str = "mind-soak";
 
-/// A worker and what it has said.
+/// A worker and its reports.
 struct Member {
     blade: String,
     program: Program,
@@ -21,14 +21,14 @@ struct Member {
     verified: bool,
 }
 
-/// All workers. They are killed when this value goes.
-pub struct Crew {
+/// All workers. Dropping this kills them.
+pub struct Workers {
     members: Vec<Member>,
-    /// What they saw that must not be.
+    /// The errors that they found.
     pub wrong: Vec<String>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts them, with so many times the threads of each kind of work, and waits until all have their memory.
     ///
     /// # Errors
@@ -57,13 +57,13 @@ impl Crew {
         })
     }
 
-    /// Tells all of them a line.
+    /// Sends a line to each of them.
     fn tell(&mut self, line: &str) -> Result<()> {
         let mut members = self.members.iter_mut();
         members.try_for_each(|member| member.program.tell(line))
     }
 
-    /// Lets them begin.
+    /// Starts the load.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Crew {
         self.tell(GO)
     }
 
-    /// Takes in what they have said; their operations so far.
+    /// Reads their reports; returns their operations so far.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Crew {
         Ok(self.members.iter().map(|member| member.operations).sum())
     }
 
-    /// Stops them; what each did, by the blade's name.
+    /// Stops them; returns what each did, by the blade's name.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Crew {
             .collect())
     }
 
-    /// Has each look at all memory, which must hold what all of them have done.
+    /// Lets each check all memory, which must be as all of them have left it.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Lets them leave.
+    /// Ends them.
     ///
     /// # Errors
     ///

@@ -1,28 +1,28 @@
-//! How each verdict of the switch and of the memory blades is taken, and how often it must be.
-//! Exhaustive: a new verdict does not compile until it is said here how the soak takes it.
+//! What causes each verdict of the switch and of the memory blades, and how often it must come up.
+//! Exhaustive: a new verdict does not compile until its cause is added here.
 
 use mind_common::verdict::Verdict;
 
-/// How often every path must be taken in [`FULL_MINUTES`] or more.
+/// How often every verdict must come up in [`FULL_MINUTES`] or more.
 pub const FULL: u64 = 100_000;
 
-/// Minutes of a run for which [`FULL`] is asked.
+/// Minutes of a run for which [`FULL`] counts.
 pub const FULL_MINUTES: f64 = 10.0;
 
-/// How the soak takes a verdict.
+/// What causes a verdict in the soak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// The honest load does, by reading and writing shared memory.
+pub enum Cause {
+    /// The load, by reading and writing shared memory.
     Load,
-    /// A frame does, that no blade would send.
+    /// An injected frame.
     Injected,
-    /// It does not, for this reason.
-    NotHere(&'static str),
+    /// Nothing does, for this reason.
+    Nothing(&'static str),
 }
 
-/// How the soak takes `verdict`.
-pub const fn of(verdict: Verdict) -> Way {
-    use Way::{Injected, Load, NotHere};
+/// What causes `verdict` in the soak.
+pub const fn of(verdict: Verdict) -> Cause {
+    use Cause::{Injected, Load, Nothing};
     match verdict {
         Verdict::Fetch
         | Verdict::Grant
@@ -68,49 +68,52 @@ pub const fn of(verdict: Verdict) -> Way {
         | Verdict::StaleOperation
         | Verdict::NotFromSwitch => Injected,
 
-        Verdict::CopyFailed => NotHere("only when the kernel has no memory for a copy"),
-        Verdict::Moved => NotHere("only while the controller gives a slot to another region"),
-        Verdict::Lost => NotHere("only after a blade is gone, where a domain chose that"),
-        Verdict::LostOnPurpose => NotHere("only in a switch that tests have loaded for it"),
-        Verdict::Contended => NotHere("only when other processors win a word again and again"),
-        Verdict::NoOrigin => NotHere("only between the winning of a word and the note of it"),
-        Verdict::NoFanOut | Verdict::HandedOver | Verdict::HandOverFull => {
-            NotHere("every port of the testbed has its TC program")
+        Verdict::CopyFailed => Nothing("only when the kernel has no memory for a copy"),
+        Verdict::Moved => Nothing("only while the controller gives a slot to another region"),
+        Verdict::Lost => Nothing("only after a blade is gone, where a domain chose that"),
+        Verdict::LostOnPurpose => Nothing("only in a switch that tests have loaded for it"),
+        Verdict::Contended => Nothing("only when other processors change a word again and again"),
+        Verdict::NoOrigin => {
+            Nothing("only between the change of a word and the note of its origin")
         }
-        Verdict::NoDevice => NotHere("every port of the testbed has its device"),
-        Verdict::PageBusy => NotHere("only while another processor writes the same page"),
-        Verdict::Torn => NotHere("only when a page is written while it is read"),
+        Verdict::NoFanOut | Verdict::HandedOver | Verdict::HandOverFull => {
+            Nothing("every port of the testbed has its TC program")
+        }
+        Verdict::NoDevice => Nothing("every port of the testbed has its device"),
+        Verdict::PageBusy => Nothing("only while another processor writes the same page"),
+        Verdict::Torn => Nothing("only when a page is written while it is read"),
     }
 }
 
-/// How often every path must be taken in a run of so many minutes, if `full` is asked of a full one.
+/// How often every verdict must come up in a run of so many minutes, if `full` counts for a full
+/// one.
 pub fn least(full: u64, minutes: f64) -> u64 {
     let part = (minutes / FULL_MINUTES).clamp(0.0, 1.0);
     (full as f64 * part).ceil() as u64
 }
 
-/// What is to be said of a verdict at the end.
+/// The result for one verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Which.
     pub verdict: Verdict,
     /// How.
-    pub way: Way,
+    pub cause: Cause,
     /// How often.
     pub count: u64,
     /// Whether that is often enough.
     pub enough: bool,
 }
 
-/// Judges how often each verdict was met, at least `least` times being enough.
+/// Checks how often each verdict came up; at least `least` times is enough.
 pub fn judge(count: impl Fn(Verdict) -> u64, least: u64) -> Vec<Taken> {
     let taken = |verdict| {
-        let (way, count) = (of(verdict), count(verdict));
+        let (cause, count) = (of(verdict), count(verdict));
         Taken {
             verdict,
-            way,
+            cause,
             count,
-            enough: matches!(way, Way::NotHere(_)) || count >= least,
+            enough: matches!(cause, Cause::Nothing(_)) || count >= least,
         }
     };
     Verdict::ALL.into_iter().map(taken).collect()
@@ -146,7 +149,7 @@ mod tests {
     fn all_paths_but_these_are_taken() {
         let not_here: Vec<_> = Verdict::ALL
             .into_iter()
-            .filter(|verdict| matches!(of(*verdict), Way::NotHere(_)))
+            .filter(|verdict| matches!(of(*verdict), Cause::Nothing(_)))
             .map(Verdict::name)
             .collect();
         let expected = [

@@ -1,4 +1,4 @@
-//! Looks for the bug that is there now.
+//! Runs the model and the simulator against the active bug.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use mind_model::{
 };
 use mind_sim::batch::run_seeds;
 
-/// Seeds that are run before it is looked whether one failed.
+/// Seeds that are run before their results are checked.
 const BATCH: u64 = 20;
 /// Seeds that are run at the same time.
 const WORKERS: usize = 2;
 /// States that each setting is searched for before one is searched for more.
 const ROUNDS: [usize; 2] = [20_000, 200_000];
 
-/// Where the model is searched.
+/// Which settings of the model are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settings {
     /// In the quick settings.
@@ -25,8 +25,8 @@ pub(crate) enum Settings {
     All,
 }
 
-/// What gave it away, and after how much.
-pub(crate) enum Catch {
+/// How a bug was detected, and after how many states or seeds.
+pub(crate) enum Detection {
     /// A property of the model does not hold.
     Property {
         /// Which one.
@@ -38,14 +38,14 @@ pub(crate) enum Catch {
     },
     /// A seed of the simulator fails.
     Seed {
-        /// What it says.
+        /// The message.
         failure: String,
         /// Seeds, with it.
         seeds: u64,
     },
 }
 
-impl fmt::Display for Catch {
+impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Property {
@@ -59,8 +59,8 @@ impl fmt::Display for Catch {
 }
 
 /// Searches the settings with this in their names, the quick ones or all, each for at most so many
-/// states; and first for fewer, as most bugs are close to where some setting begins.
-pub(crate) fn by_model(settings: Settings, within: &str, most: usize) -> Option<Catch> {
+/// states; first for fewer, as most bugs are close to the first state of some setting.
+pub(crate) fn by_model(settings: Settings, within: &str, most: usize) -> Option<Detection> {
     let full = match settings {
         Settings::Quick => &[],
         Settings::All => FULL,
@@ -78,7 +78,7 @@ pub(crate) fn by_model(settings: Settings, within: &str, most: usize) -> Option<
             });
             states += found.states;
             if let Some(failure) = found.failures.first() {
-                return Some(Catch::Property {
+                return Some(Detection::Property {
                     property: failure.property,
                     setting: named.name,
                     states,
@@ -90,8 +90,8 @@ pub(crate) fn by_model(settings: Settings, within: &str, most: usize) -> Option<
         let outcome = sample(&named.setting, SAMPLES);
         states += outcome.states;
         if outcome.stuck.is_some() {
-            return Some(Catch::Property {
-                property: "once faults stop, all comes to rest",
+            return Some(Detection::Property {
+                property: "once faults stop, every request completes",
                 setting: named.name,
                 states,
             });
@@ -101,11 +101,11 @@ pub(crate) fn by_model(settings: Settings, within: &str, most: usize) -> Option<
 }
 
 /// Runs seeds from 0 on.
-pub(crate) fn by_simulator(most: u64) -> Option<Catch> {
+pub(crate) fn by_simulator(most: u64) -> Option<Detection> {
     (0..most).step_by(BATCH as usize).find_map(|first| {
         let batch = run_seeds(first, BATCH.min(most - first), WORKERS, &|| ());
         let (seed, failure) = batch.failures.iter().min_by_key(|(seed, _)| *seed)?;
-        Some(Catch::Seed {
+        Some(Detection::Seed {
             failure: failure.to_string(),
             seeds: seed + 1,
         })

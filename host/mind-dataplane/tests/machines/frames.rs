@@ -1,4 +1,4 @@
-//! Packets of the models as frames, and back; who is who on the network.
+//! Packets of the machines as frames, and back; the hosts' addresses.
 
 use std::rc::Rc;
 
@@ -59,7 +59,7 @@ pub fn blade(number: u8) -> BladeId {
     BladeId::new(number).expect("a blade's number is below 32")
 }
 
-/// Who a node is on the network.
+/// The addresses of a node.
 pub fn host(node: Node) -> Host {
     match node {
         Node::Compute(blade) => Host::numbered(1 + blade.get()),

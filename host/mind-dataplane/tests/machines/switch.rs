@@ -39,7 +39,7 @@ const TABLE: u32 = 0;
 /// End here (`TC_ACT_SHOT`).
 const SHOT: i32 = 2;
 
-/// All that the switch says to a well-formed packet of ours, XDP and TC.
+/// All verdicts of the switch on well-formed packets, XDP and TC.
 const VERDICTS: [Verdict; 33] = [
     Verdict::Fetch,
     Verdict::Grant,
@@ -114,7 +114,7 @@ pub fn compare(seed: u64, rounds: u32, packets: u32) {
     switch
         .set_block(Va(WINDOW_BASE), Some(TABLE))
         .expect("there is room for a block");
-    // Frames can be sent to where there was a blade once.
+    // Frames can be redirected to the ports of absent blades, too.
     for number in 0..BLADES + MEMORIES {
         pair.change_peer(number, true);
     }
@@ -210,7 +210,7 @@ impl Pair {
         }
     }
 
-    /// Of the tables, each thing with a chance of one in `times`.
+    /// Changes each part of the tables with a chance of one in `times`.
     fn change_tables(&mut self, times: u32) {
         for number in 0..BLADES + MEMORIES {
             if once_in(&mut self.random, times) {
@@ -252,7 +252,7 @@ impl Pair {
         }
     }
 
-    fn life(&mut self, number: u8) -> Connection {
+    fn connection(&mut self, number: u8) -> Connection {
         Connection {
             blade: blade(number),
             incarnation: if once_in(&mut self.random, 6) { 6 } else { 5 },
@@ -264,7 +264,7 @@ impl Pair {
         let port = match node {
             _ if once_in(&mut self.random, 12) => None,
             Node::Compute(_) if once_in(&mut self.random, 40) => Some(Port::Memory),
-            Node::Compute(_) => Some(Port::Compute(self.life(number))),
+            Node::Compute(_) => Some(Port::Compute(self.connection(number))),
             Node::Memory(_) => Some(Port::Memory),
         };
         let entry = match port {
@@ -302,7 +302,7 @@ impl Pair {
     }
 
     fn change_peer(&mut self, number: u8, is_there: bool) {
-        let life = self.life(number);
+        let connection = self.connection(number);
         let node = Self::node(number);
         let host = frames::host(node);
         let peer = Peer {
@@ -311,7 +311,7 @@ impl Pair {
             flags: PEER_PRESENT,
             ifindex: self.ifindex(number),
             connection: match node {
-                Node::Compute(_) => life.to_qp(),
+                Node::Compute(_) => connection.to_qp(),
                 Node::Memory(_) => 0,
             },
         };
@@ -322,7 +322,7 @@ impl Pair {
             Node::Compute(blade) => {
                 switch.set_compute(blade, peer).expect("it can be set");
                 if is_there {
-                    tables.compute.insert(blade, life);
+                    tables.compute.insert(blade, connection);
                 } else {
                     tables.compute.remove(&blade);
                 }
@@ -407,16 +407,16 @@ impl Pair {
         };
         let body = draw::body(&mut self.random, slot_of);
         let own = match model.tables().ports.get(&Self::node(port)) {
-            Some(Port::Compute(life)) => life.to_qp(),
+            Some(Port::Compute(connection)) => connection.to_qp(),
             _ => {
                 let number = self.random.u8(..BLADES);
-                self.life(number).to_qp()
+                self.connection(number).to_qp()
             }
         };
         let qp = match self.random.u32(..32) {
             0 => {
                 let number = self.random.u8(..BLADES);
-                self.life(number).to_qp()
+                self.connection(number).to_qp()
             }
             1 => self.random.u32(..1 << 24),
             _ => own,

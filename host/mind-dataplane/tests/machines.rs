@@ -1,26 +1,26 @@
-//! The real programs against `mind-machines`: random packets meet random tables in the kernel and in
-//! the machine that the simulator and the model checker use. Verdict, what is sent to whom, and
-//! what is left in the slots or the pages must be the same.
+//! The real programs against `mind-machines`: random packets and tables, in the kernel and in the
+//! machine that the simulator and the model checker use. The verdict, the datagrams sent, and the
+//! slots or pages afterwards must be the same.
 //!
 //! Every run is from one seed, which is printed when something differs.
 
-#[path = "nodes/draw.rs"]
+#[path = "machines/draw.rs"]
 mod draw;
-#[path = "nodes/frames.rs"]
+#[path = "machines/frames.rs"]
 mod frames;
-#[path = "nodes/memory.rs"]
+#[path = "machines/memory.rs"]
 mod memory;
-#[path = "nodes/switch.rs"]
+#[path = "machines/switch.rs"]
 mod switch;
 
 use std::collections::BTreeMap;
 
 use mind_common::verdict::Verdict;
 
-/// Where the random numbers begin.
+/// The seed of the first run.
 const SEED: u64 = 0x6d69_6e64;
 
-/// Whether the kernel will load programs for us; says so if not.
+/// Whether the kernel loads programs for this process; prints the reason if not.
 fn may_load() -> bool {
     // SAFETY: a plain system call.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -30,7 +30,7 @@ fn may_load() -> bool {
     is_root
 }
 
-/// How often each verdict was met.
+/// How often each verdict came up.
 #[derive(Default)]
 struct Met(BTreeMap<&'static str, u64>);
 
@@ -39,7 +39,7 @@ impl Met {
         *self.0.entry(verdict.name()).or_default() += 1;
     }
 
-    /// A verdict that is hardly ever met is hardly compared.
+    /// A verdict that hardly ever comes up is hardly compared.
     fn expect(&self, least: u64, verdicts: &[Verdict]) {
         println!("{:?}", self.0);
         let of = |verdict: &Verdict| self.0.get(verdict.name()).copied().unwrap_or(0);
