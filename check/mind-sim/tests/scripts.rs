@@ -1,4 +1,5 @@
-//! Threads with scripts: what they load is told, and their stores wait in store buffers.
+//! Threads with scripts: they get the values that they load, and their stores wait in store
+//! buffers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use mind_common::{
 };
 use mind_sim::{
     Flaw,
-    plan::{Area, Load, Place, Plan, Program, Weather},
+    plan::{Area, Load, NetworkFaults, Place, Plan, Program},
     play,
     script::{Script, Step},
 };
@@ -48,7 +49,7 @@ impl Script for Steps {
     }
 }
 
-/// A thread on each blade; its scripts are played.
+/// A thread on each blade, which run the scripts.
 fn plan(seed: u64, blades: u8) -> Plan {
     let areas = [X, Y].map(|place| Area {
         domain: DOMAIN,
@@ -72,7 +73,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
         programs: programs.collect(),
         pace: 2_000,
         load: Load::default(),
-        weather: Weather {
+        network_faults: NetworkFaults {
             loss: 100,
             duplication: 200,
             lateness: 100,
@@ -80,12 +81,12 @@ fn plan(seed: u64, blades: u8) -> Plan {
             until: 10_000_000,
         },
         disturbances: Vec::new(),
-        echoes: Vec::new(),
+        triggers: Vec::new(),
         flaw: None,
     }
 }
 
-/// How often threads found what, in that many runs.
+/// How often threads loaded which values, in that many runs.
 fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64>, u64> {
     let mut counts = BTreeMap::new();
     for seed in 0..runs {
@@ -95,7 +96,7 @@ fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64
             point: 0,
             threads: threads.len(),
         };
-        // Both have both pages, which makes what is quick quicker.
+        // Both have both pages, so no access faults.
         let begin = [Step::Load(X), Step::Load(Y), all];
         let mut scripts: Vec<_> = threads
             .iter()

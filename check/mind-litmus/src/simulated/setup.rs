@@ -11,7 +11,7 @@ use mind_common::{
 use mind_machines::Node;
 use mind_sim::Flaw;
 use mind_sim::plan::{
-    Area, Change, Disturbance, Load, MILLISECOND, Op, Place, Plan, Program, Weather,
+    Area, Change, Disturbance, Load, MILLISECOND, NetworkFaults, Op, Place, Plan, Program,
 };
 
 /// Whose memory it is.
@@ -55,7 +55,7 @@ fn blade(number: u8) -> BladeId {
 
 /// Draws the run of a batch whose copies lie in these regions. The players' programs come first.
 pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &mut Rng) -> Plan {
-    let weather = weather(random);
+    let network_faults = network_faults(random);
     let program = |number: u8, ops| Program {
         blade: blade(number),
         domain: DOMAIN,
@@ -94,9 +94,9 @@ pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &
         programs,
         pace: 200 << random.u32(..8),
         load: Load::default(),
-        disturbances: disturbances(company, regions, weather.until, random),
-        weather,
-        echoes: Vec::new(),
+        disturbances: disturbances(company, regions, network_faults.until, random),
+        network_faults,
+        triggers: Vec::new(),
         flaw,
     }
 }
@@ -108,7 +108,7 @@ fn page(regions: &[Region], random: &mut Rng) -> Va {
 }
 
 /// Nothing in a quarter of the batches.
-fn weather(random: &mut Rng) -> Weather {
+fn network_faults(random: &mut Rng) -> NetworkFaults {
     let is_calm = random.u8(..4) == 0;
     let mut up_to = |most: u32| {
         if is_calm || random.bool() {
@@ -117,7 +117,7 @@ fn weather(random: &mut Rng) -> Weather {
             random.u32(..=most)
         }
     };
-    Weather {
+    NetworkFaults {
         loss: up_to(150),
         duplication: up_to(300),
         lateness: up_to(300),
@@ -143,7 +143,7 @@ fn disturbances(
                     noticed: random.u64(..5 * MILLISECOND),
                     back: random.u64(MILLISECOND..20 * MILLISECOND),
                 },
-                _ => Disturbance::Unplug {
+                _ => Disturbance::LinkDown {
                     node: Node::Compute(blade(random.u8(..company.blades))),
                     lasts: random.u64(..5 * MILLISECOND),
                 },
@@ -191,11 +191,16 @@ mod tests {
     #[test]
     fn all_kinds_of_weather_and_of_disturbances_come() {
         let plans: Vec<_> = plans().map(|(_, plan)| plan).collect();
-        let some = |is: fn(&Weather) -> bool| plans.iter().any(|plan| is(&plan.weather));
-        assert!(some(|weather| weather.loss > 0) && some(|weather| weather.duplication > 0));
-        assert!(some(|weather| weather.lateness > 0));
-        let is_calm =
-            |weather: &Weather| weather.loss + weather.duplication + weather.lateness == 0;
+        let some =
+            |is: fn(&NetworkFaults) -> bool| plans.iter().any(|plan| is(&plan.network_faults));
+        assert!(
+            some(|network_faults| network_faults.loss > 0)
+                && some(|network_faults| network_faults.duplication > 0)
+        );
+        assert!(some(|network_faults| network_faults.lateness > 0));
+        let is_calm = |network_faults: &NetworkFaults| {
+            network_faults.loss + network_faults.duplication + network_faults.lateness == 0
+        };
         assert!(some(is_calm));
         let all = || plans.iter().flat_map(|plan| &plan.disturbances);
         for change in [Change::Reset, Change::Split, Change::Merge] {
@@ -204,6 +209,6 @@ mod tests {
             assert!(all().any(|(_, what)| is(what)), "{change:?}");
         }
         assert!(all().any(|(_, what)| matches!(what, Disturbance::Crash { .. })));
-        assert!(all().any(|(_, what)| matches!(what, Disturbance::Unplug { .. })));
+        assert!(all().any(|(_, what)| matches!(what, Disturbance::LinkDown { .. })));
     }
 }

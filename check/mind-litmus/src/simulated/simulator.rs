@@ -36,7 +36,7 @@ pub struct Simulator {
     pub interrupt: Interrupt,
 }
 
-/// A number for a batch, in which the test has its part: else all tests would meet the same weather.
+/// A number for a batch, in which the test has its part: else all tests would meet the same network_faults.
 fn batch_seed(seed: u64, name: &str, number: u64) -> u64 {
     let mix = |sum: u64, part: u64| {
         // As in FNV-1a.
