@@ -132,7 +132,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Outcome {
 /// # Panics
 ///
 /// If there are more scripts than programs.
-pub fn play<'a>(
+pub fn run_scripts<'a>(
     plan: &'a Plan,
     scripts: Vec<&'a mut (dyn Script + 'a)>,
     persists: bool,

@@ -17,9 +17,9 @@ pub enum Step {
     Fence,
     /// Does nothing for that long, in nanoseconds.
     Pause(u64),
-    /// Waits until so many threads are at that point. This does not use shared memory, and store
-    /// buffers need not be empty.
-    Meet {
+    /// A barrier: waits until so many threads are at that point. This does not use shared memory,
+    /// and store buffers need not be empty.
+    Barrier {
         /// Which point; each is used once.
         point: u64,
         /// How many threads, this one too.

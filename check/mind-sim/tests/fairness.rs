@@ -8,7 +8,7 @@ use mind_common::{
 };
 use mind_sim::{
     plan::{Area, Load, NetworkFaults, Place, Plan, Program},
-    play,
+    run_scripts,
     script::{Script, Step},
 };
 
@@ -95,7 +95,7 @@ fn shares(plan: &Plan, most: u64) -> Vec<u64> {
         })
         .collect();
     let scripts = adders.iter_mut().map(|adder| adder as &mut dyn Script);
-    let outcome = play(plan, scripts.collect(), false);
+    let outcome = run_scripts(plan, scripts.collect(), false);
     assert_eq!(outcome.failure, None);
     adders.iter().map(|adder| adder.got).collect()
 }

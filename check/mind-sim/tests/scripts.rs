@@ -10,7 +10,7 @@ use mind_common::{
 use mind_sim::{
     Flaw,
     plan::{Area, Load, NetworkFaults, Place, Plan, Program},
-    play,
+    run_scripts,
     script::{Script, Step},
 };
 
@@ -92,7 +92,7 @@ fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64
     for seed in 0..runs {
         let mut plan = plan(seed, threads.len() as u8);
         plan.flaw = flaw;
-        let all = Step::Meet {
+        let all = Step::Barrier {
             point: 0,
             threads: threads.len(),
         };
@@ -106,7 +106,7 @@ fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64
             })
             .collect();
         let scripted = scripts.iter_mut().map(|script| script as &mut dyn Script);
-        let outcome = play(&plan, scripted.collect(), flaw.is_some());
+        let outcome = run_scripts(&plan, scripted.collect(), flaw.is_some());
         assert_eq!(outcome.failure, None, "seed {seed}");
         let values = scripts.iter().flat_map(|script| script.found[2..].to_vec());
         *counts.entry(values.collect()).or_default() += 1;

@@ -52,7 +52,7 @@ use crate::{
     world::mapped::{Mapped, request},
     world::network::Network,
     world::queue::Queue,
-    world::scripted::{Meetings, ScriptedThread},
+    world::scripted::{Barriers, ScriptedThread},
     world::thread::Thread,
     world::triggers::Kept,
 };
@@ -117,7 +117,7 @@ pub(crate) struct World<'a> {
     pub(crate) threads: Vec<Thread>,
     /// The threads with scripts, which come first.
     pub(crate) scripted: Vec<ScriptedThread<'a>>,
-    pub(crate) meetings: Meetings,
+    pub(crate) barriers: Barriers,
     /// The run goes on when memory is wrong, as long as it can; the caller checks.
     pub(crate) persists: bool,
     pub(crate) checker: Checker,
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
             machines: machines.collect(),
             threads: threads(plan),
             scripted: Vec::new(),
-            meetings: Meetings::new(),
+            barriers: Barriers::new(),
             persists: false,
             checker: Checker::default(),
             mapped: Mapped::default(),

@@ -21,7 +21,7 @@ pub(crate) struct ScriptedThread<'a> {
 }
 
 /// Threads that wait for others, by the point where they wait.
-pub(crate) type Meetings = std::collections::BTreeMap<u64, Vec<usize>>;
+pub(crate) type Barriers = std::collections::BTreeMap<u64, Vec<usize>>;
 
 /// The scripted of the first programs of a plan.
 pub(crate) fn scripted<'a>(
@@ -40,7 +40,7 @@ pub(crate) fn scripted<'a>(
 
 impl World<'_> {
     /// A thread with a script runs on.
-    pub(crate) fn play(&mut self, number: usize) {
+    pub(crate) fn run_script(&mut self, number: usize) {
         let ScriptedThread {
             script,
             step,
@@ -81,13 +81,13 @@ impl World<'_> {
                 self.scripted[number].step = None;
                 self.go_on_after(number, nanos);
             }
-            Step::Meet { point, threads } => {
-                let here = self.meetings.entry(point).or_default();
+            Step::Barrier { point, threads } => {
+                let here = self.barriers.entry(point).or_default();
                 here.push(number);
                 if here.len() < threads {
                     return self.rest(number);
                 }
-                for number in self.meetings.remove(&point).unwrap_or_default() {
+                for number in self.barriers.remove(&point).unwrap_or_default() {
                     self.stepped(number);
                 }
             }

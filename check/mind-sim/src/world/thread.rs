@@ -183,7 +183,7 @@ impl World<'_> {
             return;
         }
         if number < self.scripted.len() {
-            return self.play(number);
+            return self.run_script(number);
         }
         let program = &self.plan.programs[number];
         let Some(&op) = program.ops.get(thread.next) else {
