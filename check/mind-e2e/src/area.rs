@@ -9,7 +9,7 @@ pub const PAGE: usize = 4096;
 /// Words of a page.
 pub const WORDS: usize = PAGE / 8;
 
-/// Memory that everybody may change at any time, so every access is atomic.
+/// Memory that any blade may change at any time, so every access is atomic.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     words: &'static [AtomicU64],

@@ -21,7 +21,7 @@ use crate::operator::Operator;
 /// Last lines of each log that a failure shows.
 const TAIL: usize = 15;
 
-/// A testbed; it goes with this value.
+/// A testbed; dropping this takes it down.
 #[derive(Debug)]
 pub struct Bed {
     testbed: Guard,
@@ -77,7 +77,7 @@ impl Bed {
         &self.testbed
     }
 
-    /// What the agent of a compute blade counted.
+    /// The counters of a compute blade's agent.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Bed {
         }
     }
 
-    /// What the agents of all compute blades counted, a line each: for the message of a failure.
+    /// The counters of all compute blades' agents, a line each: for the message of a failure.
     pub fn reports(&self) -> String {
         let plan = self.testbed.plan();
         let lines = plan.of_kind(Kind::Compute).map(|blade| {
@@ -111,7 +111,7 @@ impl Bed {
         self.operator_on("sw")
     }
 
-    /// Connects somebody on a blade to the controller.
+    /// Connects to the controller from a blade.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Bed {
         self.testbed.within(blade, Operator::connect)
     }
 
-    /// What the controller says.
+    /// The controller's status.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Kills a daemon, if it lives, and starts it again with `more` arguments; returns when it is ready.
+    /// Kills a daemon, if it runs, and starts it again with `more` arguments; returns when it is ready.
     ///
     /// # Errors
     ///
@@ -175,19 +175,19 @@ impl Bed {
         process.with_context(|| format!("{name} is not to be started again\n{}", self.logs()))
     }
 
-    /// Has lives of a daemon, each started with the argument of `lives` in its place; then one without.
+    /// Runs a daemon several times, each time with the next argument of `runs`; then once without.
     ///
     /// # Errors
     ///
     /// As of [`restart`](Self::restart).
-    pub fn watch(&self, name: &str, lives: Vec<String>) -> Result<Watched<'_>> {
-        let mut lives = lives.into_iter();
-        let first: Vec<_> = lives.next().into_iter().collect();
+    pub fn watch(&self, name: &str, runs: Vec<String>) -> Result<Watched<'_>> {
+        let mut runs = runs.into_iter();
+        let first: Vec<_> = runs.next().into_iter().collect();
         let handle = opened(name, self.restart(name, &first)?)?;
         Ok(Watched {
             bed: self,
             name: name.to_owned(),
-            lives,
+            runs,
             handle,
             deaths: 0,
         })
@@ -245,13 +245,13 @@ fn opened(name: &str, process: Process) -> Result<OwnedFd> {
 pub struct Watched<'a> {
     bed: &'a Bed,
     name: String,
-    lives: std::vec::IntoIter<String>,
+    runs: std::vec::IntoIter<String>,
     handle: OwnedFd,
     deaths: u32,
 }
 
 impl Watched<'_> {
-    /// Waits a moment for its death, and starts it again if that comes.
+    /// Waits a moment for its end, and starts it again if that comes.
     ///
     /// # Errors
     ///
@@ -266,12 +266,12 @@ impl Watched<'_> {
             return Ok(());
         }
         self.deaths += 1;
-        let next: Vec<_> = self.lives.next().into_iter().collect();
+        let next: Vec<_> = self.runs.next().into_iter().collect();
         self.handle = opened(&self.name, self.bed.restart(&self.name, &next)?)?;
         Ok(())
     }
 
-    /// Has it live, without arguments of its own; how often it has died.
+    /// Starts it without additional arguments; returns how often it has ended.
     ///
     /// # Errors
     ///

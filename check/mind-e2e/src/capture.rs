@@ -36,7 +36,7 @@ impl<'a> Capture<'a> {
     pub fn start(bed: &'a Bed, blade: &str, file: &Path) -> Result<Self> {
         let mut command = Command::new(companion::find("tshark")?);
         command
-            // Nobody's own settings.
+            // Without a user's settings.
             .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
             .args(["-n", "-i", "eth0", "-F", "pcap", "-w"])
             .arg(file)
@@ -81,7 +81,7 @@ impl<'a> Capture<'a> {
 
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
-        // As it is when a test failed half way.
+        // When a test failed half way.
         let _ = self.tshark.kill();
         let _ = self.tshark.wait();
     }
@@ -91,7 +91,7 @@ impl Drop for Capture<'_> {
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
-        // To the end, whoever listens: a full pipe would stop the program.
+        // Reads to the end in any case: a full pipe would stop the program.
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }
@@ -104,7 +104,7 @@ fn await_line(lines: &Receiver<String>, is_it: impl Fn(&str) -> bool) -> Result<
     let mut last = String::new();
     loop {
         let line = lines.recv_timeout(patience());
-        let line = line.with_context(|| format!("its last word is `{last}`"))?;
+        let line = line.with_context(|| format!("its last line is `{last}`"))?;
         if is_it(&line) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Programs of others that tests look at the system with.
+//! Third-party programs that tests examine the system with.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! A protection domain of a test's own. It is there as long as this value, whatever becomes of the test's programs.
+//! A protection domain of a test's own. It exists as long as this value, also when all of the test's programs have
+//! ended.
 
 use anyhow::{Context as _, Result};
 use netns_setup::Kind;
@@ -11,7 +12,7 @@ pub struct Domain<'a> {
     bed: &'a Bed,
     name: &'a str,
     options: &'a str,
-    keeper: Program,
+    holder: Program,
 }
 
 impl<'a> Domain<'a> {
@@ -33,13 +34,13 @@ impl<'a> Domain<'a> {
         let plan = bed.testbed().plan();
         let last = plan.of_kind(Kind::Compute).last();
         let blade = last.map_or("c0", |blade| blade.name.as_str());
-        let mut keeper = Program::start(bed, blade, &format!("--domain {name} {options} keep"))?;
-        keeper.expect("ready")?;
+        let mut holder = Program::start(bed, blade, &format!("--domain {name} {options} keep"))?;
+        holder.expect("ready")?;
         Ok(Self {
             bed,
             name,
             options,
-            keeper,
+            holder,
         })
     }
 
@@ -58,7 +59,7 @@ impl<'a> Domain<'a> {
         Program::start(self.bed, blade, &arguments)
     }
 
-    /// Runs a program to its good end.
+    /// Runs a program to its end, which must be successful.
     ///
     /// # Errors
     ///
@@ -69,7 +70,7 @@ impl<'a> Domain<'a> {
         program.succeed()
     }
 
-    /// Starts programs, lets them go at once and waits for their good ends.
+    /// Starts programs, lets them run at once and waits for their ends, which must be successful.
     ///
     /// # Errors
     ///
@@ -80,23 +81,23 @@ impl<'a> Domain<'a> {
             running.push(self.start(blade, arguments)?);
         }
         running.iter_mut().try_for_each(Program::go)?;
-        // What the blades are at while the programs are still there tells a hang from a crawl.
+        // The blades' counters while the programs still run distinguish a hang from slow progress.
         let ended = running.iter_mut().try_for_each(Program::succeed);
         ended.with_context(|| self.bed.reports())
     }
 
-    /// Has one program on each of these blades write the same page in turns.
+    /// Runs one program on each of these blades; they write the same page in turns.
     ///
     /// # Errors
     ///
     /// When one of them fails, or misses a turn.
     pub fn take_turns(&self, blades: &[&str], rounds: u64) -> Result<()> {
-        let players = blades.len();
+        let writers = blades.len();
         let turns =
-            |player| format!("--area page turns --player {player} --players {players} {rounds}");
+            |writer| format!("--area page turns --writer {writer} --writers {writers} {rounds}");
         let programs = blades.iter().enumerate();
         let programs: Vec<_> = programs
-            .map(|(player, blade)| (*blade, turns(player)))
+            .map(|(writer, blade)| (*blade, turns(writer)))
             .collect();
         self.run_all(&programs)
     }
@@ -118,9 +119,9 @@ impl<'a> Domain<'a> {
     ///
     /// # Errors
     ///
-    /// When its keeper has failed.
+    /// When the process that holds the domain open has failed.
     pub fn end(mut self) -> Result<()> {
-        self.keeper.tell("go")?;
-        self.keeper.succeed()
+        self.holder.tell("go")?;
+        self.holder.succeed()
     }
 }

@@ -1,14 +1,14 @@
 //! What the end-to-end tests are made of.
 //!
-//! * [`bed`]: a testbed with all its daemons, and what can be asked of them,
-//! * [`operator`]: who asks the controller,
+//! * [`bed`]: a testbed with all its daemons,
+//! * [`operator`]: an operator's connection to the controller,
 //! * [`program`]: a program on one of its blades; what it does is in `src/program`,
 //! * [`domain`]: a protection domain and the programs in it,
 //! * [`load`]: programs on several blades that count,
 //! * [`area`]: shared memory as such programs see it,
-//! * [`companion`]: programs of others that look at the system,
+//! * [`companion`]: third-party programs that examine the system,
 //! * [`capture`]: packets into a file, off a blade's wire or made here,
-//! * [`reader`]: who reads such a file,
+//! * [`reader`]: readers of such a file,
 //! * [`suite`]: tests that share a testbed, one after the other.
 //!
 //! The daemons are those of the same build (`cargo xtask build`).

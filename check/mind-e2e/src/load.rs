@@ -1,12 +1,12 @@
-//! A load that takes every way through the directory: blades count in lanes of their own, on all pages of an area.
+//! A load that causes every transition of the directory: blades count in lanes of their own, on all pages of an area.
 
 use anyhow::Result;
 
 use crate::{Bed, Domain, Program};
 
-/// The blades that count. One more looks at the sum.
+/// The blades that count. One more checks the sum.
 pub const BLADES: [&str; 3] = ["c0", "c1", "c2"];
-/// The blade that looks.
+/// The blade that checks.
 pub const OTHER: &str = "c3";
 /// Threads of each.
 const THREADS: u64 = 2;
@@ -25,7 +25,7 @@ impl<'a> Load<'a> {
     ///
     /// # Errors
     ///
-    /// When the domain is not to be had.
+    /// When the domain cannot be made.
     pub fn new(bed: &'a Bed, name: &'a str, pages: usize) -> Result<Self> {
         let domain = Domain::new(bed, name)?;
         Ok(Self {
@@ -35,7 +35,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Has each thread of each blade count to `steps`.
+    /// Starts each thread of each blade, which counts to `steps`.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl<'a> Load<'a> {
         self.domain.place(OTHER, &self.area)
     }
 
-    /// All that was counted is there, when all programs have ended.
+    /// Checks that all that was counted is in memory, when all programs have ended.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl<'a> Load<'a> {
     ///
     /// # Errors
     ///
-    /// When its keeper has failed.
+    /// When the process that holds the domain open has failed.
     pub fn end(self) -> Result<()> {
         self.domain.end()
     }

@@ -40,7 +40,7 @@ impl Operator {
         })
     }
 
-    /// What the controller says.
+    /// The controller's status.
     ///
     /// # Errors
     ///
@@ -52,8 +52,8 @@ impl Operator {
         }
     }
 
-    /// Has the controller change the region of an address. Whether it did: a region that stays
-    /// busy, or has no other half, is as it was.
+    /// Lets the controller change the region of an address; returns whether it did: a region that
+    /// stays busy, or has no other half, stays as it was.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Operator {
         }
     }
 
-    /// What does not agree of books, tables and blades, a line each.
+    /// The discrepancies between the controller's state, tables and blades, a line each.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A program on a blade. It says what it has to say in lines, and is told what to do in lines: no test waits by the
+//! A program on a blade. It writes its messages in lines, and reads its instructions in lines: no test waits by the
 //! clock.
 
 use std::{
@@ -17,7 +17,7 @@ use crate::{Bed, bed, patience};
 /// The executable; what it can do is in `src/program/main.rs`.
 pub const NAME: &str = "mind-e2e-program";
 
-/// How often a program that says how far it is may take the time of one that says nothing.
+/// How many times longer a program may take that reports its progress.
 const LINES: u32 = 10;
 
 /// A running program.
@@ -87,7 +87,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// When it ends or says nothing.
+    /// When it ends or writes nothing.
     pub fn line(&mut self) -> Result<String> {
         match self.lines.recv_timeout(patience()) {
             Ok(line) => {
@@ -102,7 +102,7 @@ impl Program {
         }
     }
 
-    /// The next line, if it is there; `None` while it says nothing.
+    /// The next line, if it is there; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -118,11 +118,11 @@ impl Program {
         }
     }
 
-    /// Waits for this very line.
+    /// Waits for exactly this line.
     ///
     /// # Errors
     ///
-    /// When it says something else, or nothing.
+    /// When it writes something else, or nothing.
     pub fn expect(&mut self, text: &str) -> Result<()> {
         let line = self.line()?;
         ensure!(
@@ -143,17 +143,17 @@ impl Program {
         self.tell("go")
     }
 
-    /// Tells it a line.
+    /// Sends it a line.
     ///
     /// # Errors
     ///
-    /// When it does not listen any more.
+    /// When it does not read any more.
     pub fn tell(&mut self, text: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its input is closed")?;
-        writeln!(stdin, "{text}").with_context(|| format!("{} does not listen", self.name))
+        writeln!(stdin, "{text}").with_context(|| format!("{} does not read its input", self.name))
     }
 
-    /// Closes its input, which tells it that no more comes.
+    /// Closes its input.
     pub fn dismiss(&mut self) {
         self.stdin.take();
     }
@@ -162,12 +162,12 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// When that cannot be told.
+    /// When that cannot be found out.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Waits for its end. A program that says how far it is gets more time with each line, within [`LINES`].
+    /// Waits for its end. A program that reports its progress gets more time with each line, within [`LINES`].
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Program {
         }
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be successful.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // As it is when a test failed half way.
+        // When a test failed half way.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

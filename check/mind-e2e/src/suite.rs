@@ -33,7 +33,7 @@ pub fn run(tests: &[(&'static str, Test)], up: fn() -> Result<Bed>) -> ExitCode 
     let trials = tests.iter().map(|&(name, test)| {
         let bed = Arc::clone(&bed);
         Trial::test(name, move || {
-            // A test that panicked has let go of the testbed as it is.
+            // A test that panicked leaves the testbed as it is.
             let mut bed = bed.lock().unwrap_or_else(PoisonError::into_inner);
             if bed.is_none() {
                 *bed = Some(up().map_err(failed)?);

@@ -13,7 +13,7 @@ use cc::Cc;
 use mind_e2e::{Bed, Domain, Program, patience, scaled, suite};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often to ask an agent that tells nobody when a program has gone.
+/// How often an agent is polled, since there is no event for a program's end.
 const PAUSE: Duration = Duration::from_millis(10);
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn example(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// The programs on the first blade. The keeper of a domain is on the last.
+/// The programs on the first blade. The process that holds a domain open is on the last.
 fn programs(bed: &Bed) -> Result<u64> {
     Ok(bed.report("c0")?.programs)
 }
@@ -81,7 +81,7 @@ fn orphan(bed: &Bed) -> Result<()> {
     program.succeed()?;
     let deadline = Instant::now() + patience();
     while programs(bed)? > 0 {
-        ensure!(Instant::now() < deadline, "the parent stays on the books");
+        ensure!(Instant::now() < deadline, "the parent is still counted");
         std::thread::sleep(PAUSE);
     }
     // It was there all the time.

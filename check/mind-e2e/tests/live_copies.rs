@@ -1,4 +1,4 @@
-//! Memory is shared as ever where the controller copies invalidations for several blades.
+//! Memory is shared as usual where the controller copies invalidations for several blades.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// Packets of all ports that met the verdict.
+/// Packets of all ports that got the verdict.
 fn met(bed: &Bed, verdict: Verdict) -> Result<u64> {
     let ports = bed.status()?.ports;
     let packets = ports

@@ -1,4 +1,4 @@
-//! Programs on blades share memory, and parts of the system die.
+//! Programs on blades share memory, and parts of the system fail.
 
 use std::process::ExitCode;
 
@@ -54,7 +54,9 @@ fn forged_registration(bed: &Bed) -> Result<()> {
         (victim.address, liar.mac.0),
     ] {
         let refused = bed.operator_on("c1")?.register(registration(address, mac));
-        let failure = refused.err().context("the lie is believed")?;
+        let failure = refused
+            .err()
+            .context("the false registration is accepted")?;
         ensure!(failure.errno == Errno::EINVAL, "{failure}");
     }
     let status = bed.status()?;
@@ -96,7 +98,7 @@ fn killed_memory(bed: &Bed) -> Result<()> {
     lost.sort_unstable();
     ensure!(
         lost == ["far", "kept"],
-        "what was lost is not on the books: {status:?}"
+        "the loss is not reported: {status:?}"
     );
     writer.kill()?;
     let found = bed.operator()?.check()?;
@@ -124,7 +126,7 @@ fn dead_agent(bed: &Bed) -> Result<()> {
         watcher.expect("watching")?;
         watchers.push((blade, watcher));
     }
-    // What the dead blade alone has.
+    // What only the lost blade has.
     let mut writer = domain.start("c0", "--area own increment 0")?;
     writer.go()?;
     writer.expect("at work")?;
@@ -150,9 +152,9 @@ fn dead_agent(bed: &Bed) -> Result<()> {
     ensure!(
         lost.iter()
             .any(|loss| loss.area.as_deref() == Some("own") && loss.blade == "c0"),
-        "what was lost is not on the books: {lost:?}"
+        "the loss is not reported: {lost:?}"
     );
-    // It is to be had again, as memory has it.
+    // The page can be accessed again, as memory has it.
     domain.run("c1", "--area own increment 10")?;
     domain.run("c2", &format!("{area} check 1"))?;
     domain.end()

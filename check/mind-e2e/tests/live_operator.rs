@@ -256,7 +256,7 @@ fn agrees(bed: &Bed) -> Result<()> {
         program.kill()?;
     }
     domain.end()?;
-    // While the last processes are still being taken off the books.
+    // While the last processes are still being removed from the controller's state.
     json("check").map(|_| ())
 }
 

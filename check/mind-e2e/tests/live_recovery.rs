@@ -1,5 +1,5 @@
 //! The network loses packets at every step, the controller changes regions under load, and blades
-//! stand still: programs notice nothing, or what the design says.
+//! hang: programs are not affected, or as the design says.
 
 use std::process::ExitCode;
 
@@ -101,7 +101,7 @@ fn losses(bed: &Bed) -> Result<()> {
         .iter()
         .map(|blade| Ok(bed.report(blade)?.timeouts))
         .sum::<Result<_>>()?;
-    ensure!(timeouts > 0, "nobody has noticed a loss");
+    ensure!(timeouts > 0, "no blade has noticed a loss");
     load.end()
 }
 
@@ -219,7 +219,7 @@ fn standstill(bed: &Bed) -> Result<()> {
         after.reported_stuck > before.reported_stuck,
         "c1 did not need the controller"
     );
-    // Or not, where they chose so.
+    // Or they fail, where their domain chose that.
     let mut reader = strict.start("c1", "--area own equals 0")?;
     reader.go()?;
     reader.die_of(libc::SIGBUS)?;
@@ -269,7 +269,7 @@ fn port_down(bed: &Bed) -> Result<()> {
         matches!(losses[..], [loss] if loss.blade == "c2"),
         "what c2 wrote is lost: {losses:?}"
     );
-    // It is not let in again as if nothing had been.
+    // It does not go on in its old incarnation.
     bed.link("c2", "up")?;
     domain.run("c1", "--area own increment 10")?;
     domain.run("c3", "--area own equals 20")?;

@@ -1,4 +1,4 @@
-//! The controller dies and comes back: programs notice nothing, and what it was asked for is done or has not happened.
+//! The controller is killed and starts again: programs are not affected, and a request is carried out or has no effect.
 
 use std::process::ExitCode;
 
@@ -43,14 +43,14 @@ fn agrees(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-fn lives(bed: &Bed) -> Result<Vec<(String, u8, u16)>> {
+fn incarnations(bed: &Bed) -> Result<Vec<(String, u8, u16)>> {
     let life = |blade: BladeStatus| (blade.name, blade.number, blade.incarnation);
     Ok(bed.status()?.blades.into_iter().map(life).collect())
 }
 
 fn load(bed: &Bed) -> Result<()> {
     let mut load = Load::new(bed, "restart", PAGES)?;
-    let before = lives(bed)?;
+    let before = incarnations(bed)?;
     let mut kills = 0;
     while kills < KILLS {
         let mut running = load.start(scaled(20_000))?;
@@ -71,13 +71,13 @@ fn load(bed: &Bed) -> Result<()> {
         load.check()?;
     }
     println!("{kills} controllers were killed");
-    ensure!(lives(bed)? == before, "blades have begun new lives");
+    ensure!(incarnations(bed)? == before, "blades have new incarnations");
     agrees(bed)?;
     load.end()
 }
 
-/// Has the controller die at each point that `work` takes it by, until it takes it by no more, and its follower soon
-/// after it. `before` and `after` are about each.
+/// Kills the controller at each point that `work` passes, until it passes no further point, and its successor soon
+/// after it. `before` and `after` run around each.
 fn at_each_point(
     bed: &Bed,
     name: &str,
@@ -88,10 +88,10 @@ fn at_each_point(
     for point in 1.. {
         let what = || format!("{name}, with a controller that dies at point {point}");
         before().with_context(what)?;
-        let lives = [point, point % 4 + 1];
+        let runs = [point, point % 4 + 1];
         let mut watched = bed.watch(
             "ctl",
-            lives.map(|point| format!("--die-at={point}")).to_vec(),
+            runs.map(|point| format!("--die-at={point}")).to_vec(),
         )?;
         work(&mut watched).with_context(what)?;
         let deaths = watched.spare().with_context(what)?;
@@ -171,7 +171,8 @@ fn processes(bed: &Bed) -> Result<()> {
         program.replace(Some(started));
         Ok(())
     };
-    // The agent says that it is gone; until the controller knows, there are two: this and the domain's keeper.
+    // The agent reports that it is gone; until the controller has noticed, there are two processes: this one and the
+    // one that holds the domain open.
     let leave = |watched: Option<&mut Watched<'_>>| {
         let mut started = program.take().context("there is no program")?;
         started.dismiss();
@@ -260,7 +261,7 @@ fn join(bed: &Bed) -> Result<()> {
         "a blade that goes and comes",
         || domain.run("c2", "--area kept --pages 8 check 1"),
         |watched| {
-            // A blade that finds no controller ends, and whoever started it starts it again.
+            // A blade that finds no controller ends, and its service manager starts it again.
             while bed.restart("c2", &[]).is_err() {
                 watched.look()?;
             }
@@ -273,7 +274,7 @@ fn join(bed: &Bed) -> Result<()> {
 
 fn kept(bed: &Bed) -> Result<()> {
     let mut load = Load::new(bed, "kept", PAGES)?;
-    let before = lives(bed)?;
+    let before = incarnations(bed)?;
     bed.restart("ctl", &["--keep".to_owned()])?;
     // All are back.
     bed.operator()?.check()?;
@@ -284,7 +285,7 @@ fn kept(bed: &Bed) -> Result<()> {
         program.succeed()?;
     }
     load.check()?;
-    ensure!(lives(bed)? == before, "blades have begun new lives");
+    ensure!(incarnations(bed)? == before, "blades have new incarnations");
     agrees(bed)?;
     load.end()
 }
@@ -333,7 +334,7 @@ fn absent_memory(bed: &Bed) -> Result<()> {
     let mut losses = status.domains.iter().flat_map(|domain| &domain.losses);
     ensure!(
         losses.any(|loss| loss.area.as_deref() == Some("kept") && loss.blade.starts_with('m')),
-        "the lost memory is not on the books: {status:?}"
+        "the lost memory is not reported: {status:?}"
     );
     let found = bed.operator()?.check()?;
     ensure!(found.is_empty(), "a check finds {found:#?}");

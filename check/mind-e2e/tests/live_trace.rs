@@ -1,4 +1,4 @@
-//! `mind-ctl trace`: what it shows, and that nothing is traced when nobody looks.
+//! `mind-ctl trace`: what it shows, and that nothing is traced while it does not run.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -250,10 +250,13 @@ fn refuses(_: &Bed) -> Result<()> {
 fn taken_over(bed: &Bed) -> Result<()> {
     let mut trace = Trace::start("", is_on)?;
     bed.kill("ctl")?;
-    ensure!(is_on(&control()?.get()?), "who was killed has done nothing");
+    ensure!(
+        is_on(&control()?.get()?),
+        "the killed program has changed nothing"
+    );
     ensure!(!trace.end()?.success(), "a lost controller is no good end");
     bed.restart("ctl", &[])?;
-    ensure!(is_off(&control()?.get()?), "packets are traced for nobody");
+    ensure!(is_off(&control()?.get()?), "packets are still traced");
     // And it can be asked again.
     shows_of("traced-again", bed)
 }

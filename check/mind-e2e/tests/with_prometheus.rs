@@ -15,7 +15,7 @@ use serde_json::Value;
 const SERVER: &str = "127.0.0.1:9090";
 /// How long a series may take to be there: it begins with a few scrapes, one each second.
 const LIMIT: Duration = Duration::from_secs(40);
-/// How often to ask the server, which tells nobody what it has scraped.
+/// How often the server is polled, since there is no event for a scrape.
 const PAUSE: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// A file that the project offers to those who watch it.
+/// A file of the project's for monitoring.
 fn contrib(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../contrib")
@@ -199,7 +199,7 @@ fn dashboard(bed: &Bed) -> Result<()> {
     }
     let faults = server.await_series("sum(rate(mind_faults_total[10s])) > 0", deadline)?;
     ensure!(faults.len() == 1, "{faults:?}");
-    // What is watched is what is so.
+    // The series have the values of the blades' own counters.
     let counted = server.query("sum(mind_cache_capacity_bytes)")?;
     ensure!(counted[0]["value"][1] == "2097152", "{counted:?}");
     for program in programs {

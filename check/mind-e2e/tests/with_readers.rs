@@ -20,7 +20,7 @@ use mind_e2e::reader::{self, Fields, Script};
 use mind_machines::datagram::{Datagram, Envelope, PageRequest};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
-/// Bytes that nobody takes for anything.
+/// Bytes that are no known header.
 static DATA: Page = [0xa5; 4096];
 
 /// The header of a datagram from the switch to a blade; UDP's checksum is 0, as always.

@@ -1,5 +1,5 @@
-//! What goes over a blade's wire is RoCEv2 to those who know nothing of this project: tshark captures it while programs
-//! share memory, and each reader says the same of each packet.
+//! What goes over a blade's wire is RoCEv2 to third-party programs: tshark captures it while programs share memory, and
+//! every reader reads each packet alike.
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -24,7 +24,7 @@ fn agree(bed: &Bed) -> Result<()> {
     let domain = Domain::new(bed, "captured")?;
     let capture = Capture::start(bed, "c0", &file)?;
     domain.run("c0", "--area counter increment 5")?;
-    let turns = |player| format!("--area page turns --player {player} --players 2 50");
+    let turns = |writer| format!("--area page turns --writer {writer} --writers 2 50");
     domain.run_all(&[("c0", turns(0)), ("c1", turns(1))])?;
     domain.end()?;
     capture.end()?;

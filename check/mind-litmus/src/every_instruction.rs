@@ -1,4 +1,4 @@
-//! A test of one thread with every instruction there is: whoever runs tests must end where the oracle does.
+//! A test of one thread with every instruction there is: every runner must have the oracle's outcome.
 
 use crate::{
     machine::Model,

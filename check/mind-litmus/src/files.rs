@@ -70,7 +70,7 @@ pub fn load(path: &Path) -> Result<Test, FileError> {
         path: path.to_owned(),
         source,
     };
-    // Before it is opened: to open a pipe is to wait for whoever writes.
+    // Before it is opened: opening a pipe waits for a writer.
     if !fs::metadata(path).map_err(read)?.is_file() {
         return Err(FileError::Kind {
             path: path.to_owned(),

@@ -1,12 +1,13 @@
-//! Litmus tests of x86-TSO: small programs of a few threads, each with the question where they may
-//! end.
+//! Litmus tests of x86-TSO: small programs of a few threads, each with a condition on its final
+//! state.
 //!
-//! * A [`mod@test`] is read from a `.litmus` file by the [`parser`], or made from a [`cycle`] by the
-//!   [`generator`]; [`family`] makes the project's own collection, with [`names`] that people know.
+//! * A [`mod@test`] is read from a `.litmus` file by the [`parser`], or made from a [`cycle`] by
+//!   the [`generator`]; [`family`] makes the project's own collection, with the [`names`] of the
+//!   literature.
 //! * The [`oracle`] says which outcomes are allowed, by walking through all states of the
 //!   store-buffer [`machine`]. The axioms over [`candidates`] say the same in another way.
-//! * A [`runner`] runs a test, which yields a [`histogram`]; a [`report`] holds that against the
-//!   oracle, and [`tables`] shows it.
+//! * A [`runner`] runs a test, which yields a [`histogram`]; a [`report`] compares that with the
+//!   oracle, and [`tables`] prints it.
 //!
 //! [`blades`] is the runner on real blades, [`simulated`] the one in the simulator.
 

@@ -139,7 +139,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Adds the states that may follow, by one step of one thread or one store that reaches memory.
-    /// There are none if and only if the machine is through.
+    /// There are none if and only if the machine has ended.
     ///
     /// If a thread can do what no other thread can see or prevent, and what changes nothing for what
     /// else may happen now (put a store into its buffer, move between registers, pass a fence), then
@@ -159,7 +159,7 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// What is observed when the machine is through.
+    /// What is observed when the machine has ended.
     pub fn outcome(&self, state: &State) -> Outcome {
         let memory: Vec<_> = self.test.memory().keys().collect();
         Outcome::new(self.test, |observable| match observable {

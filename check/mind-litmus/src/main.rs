@@ -272,7 +272,7 @@ mod tests {
                 "worker",
                 "--number=0",
                 "--names=a",
-                "--seats=x",
+                "--step-counters=x",
             ],
         ] {
             let error = Cli::try_parse_from(wrong).err().expect("it cannot be");

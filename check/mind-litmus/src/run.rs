@@ -1,4 +1,4 @@
-//! `mind-litmus run`: what it takes, what it prints, what it ends with.
+//! `mind-litmus run`: arguments, output, exit code.
 
 use std::process::ExitCode;
 
@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// Where the variables of a copy lie.
     #[arg(long, value_enum, default_value_t = Choice::All)]
     layout: Choice,
-    /// Draw who plays what, places, delays and the state of pages from this number, as an earlier run
-    /// did; how threads then meet is not repeated.
+    /// Draw the assignment of threads, places, delays and the state of pages from this number, as
+    /// an earlier run did; how threads then overlap is not repeated.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run in the memory of this machine, without blades: what MIND is to be like.
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// regions are reset, split and merged. A seed does the same again.
     #[arg(long, conflicts_with = "own_memory")]
     sim: bool,
-    /// Break a node of the simulator, to see that it shows.
+    /// Break a part of the simulated system, to check that it is found.
     #[arg(long, value_enum, hide = true, requires = "sim")]
     flaw: Option<Broken>,
     /// Print JSON.
@@ -100,7 +100,7 @@ pub(crate) fn main(args: &Args) -> ExitCode {
         Err(error) => return mind_cli::exit(NAME, Err(error)),
     };
     match report(args, &interrupt) {
-        // Whatever failed then, it was meant to end.
+        // Errors after an interrupt are caused by it.
         Err(_) if interrupt.is_wanted() => {
             eprintln!("{NAME}: {Interrupted}");
             ExitCode::from(mind_cli::INTERRUPTED)

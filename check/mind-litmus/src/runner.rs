@@ -1,5 +1,5 @@
-//! What runs tests: a simulator, real blades. It is handed a test and gives back what it saw; what
-//! that means is for the oracle to say.
+//! Runners of tests: the simulator, or real blades. A runner gets a test and returns the outcomes
+//! that it saw; the oracle judges them.
 
 use std::error::Error;
 
@@ -34,7 +34,7 @@ pub trait Runner {
     /// What the report calls it, such as `blades, a page for each variable`.
     fn setting(&self) -> String;
 
-    /// Says whether `test` can be run, before anything is done for it; if not said otherwise, any test can.
+    /// Checks whether `test` can be run, before anything is done for it; by default, any test can.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ pub trait Runner {
     fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable>;
 }
 
-/// What a run is done with.
+/// A finished part of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Done<'a> {
     /// A test in one setting.
@@ -182,7 +182,7 @@ impl<F: FnMut(Done<'_>)> Run<F> {
     }
 }
 
-/// What a runner said: what it should, or why the test cannot be run.
+/// A runner's result: outcomes, or why the test cannot be run.
 fn refusal<T>(
     test: &Test,
     runner: &dyn Runner,

@@ -1,4 +1,4 @@
-//! How tests, their outcomes and reports look for people.
+//! Tests, their outcomes and reports as text tables.
 
 use std::fmt::Write as _;
 

@@ -1,15 +1,15 @@
-//! The players' own code, by threads of this process over its own memory: the same path as on blades,
+//! The participants' own code, by threads of this process over its own memory: the same path as on blades,
 //! but for what shares the memory. And that forbidden outcomes are found: by memory that reorders.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use mind_litmus::blades::access::{Accesses, Processor};
+use mind_litmus::blades::barrier::{Barrier, Mapping, Shared, StepCounter};
 use mind_litmus::blades::gather::gather;
 use mind_litmus::blades::job::{Job, Seen};
 use mind_litmus::blades::layout::{ARENA_BYTES, Layout};
-use mind_litmus::blades::meeting::{Mapping, Meeting, Seat, Shared};
-use mind_litmus::blades::player::{Arena, Player};
+use mind_litmus::blades::participant::{Arena, Participant};
 use mind_litmus::family::{self, Size};
 use mind_litmus::histogram::Histogram;
 use mind_litmus::oracle::Judgement;
@@ -27,25 +27,25 @@ fn words() -> Mapping {
     Shared::new("test", ARENA_BYTES).unwrap().map().unwrap()
 }
 
-/// Players that are threads of this process, whose accesses are made by what `memory` makes.
+/// Participants that are threads of this process, whose accesses are made by what `memory` makes.
 struct Threads<A> {
-    players: usize,
+    participants: usize,
     layout: Layout,
     memory: fn() -> A,
     words: Mapping,
-    seats: Vec<Seat>,
+    step_counters: Vec<StepCounter>,
     step: u64,
     random: fastrand::Rng,
 }
 
 impl<A: Accesses> Threads<A> {
-    fn new(players: usize, layout: Layout, memory: fn() -> A) -> Self {
+    fn new(participants: usize, layout: Layout, memory: fn() -> A) -> Self {
         Self {
-            players,
+            participants,
             layout,
             memory,
             words: words(),
-            seats: (0..players).map(|_| Seat::default()).collect(),
+            step_counters: (0..participants).map(|_| StepCounter::default()).collect(),
             step: 0,
             random: fastrand::Rng::with_seed(3),
         }
@@ -66,16 +66,16 @@ impl<A: Accesses> Runner for Threads<A> {
             step: self.step,
         };
         self.step = job.last_step();
-        let (words, seats) = (&self.words, self.seats.as_slice());
+        let (words, step_counters) = (&self.words, self.step_counters.as_slice());
         let play = |own| {
-            // SAFETY: it is as long, outlives the player, and nobody else accesses them.
+            // SAFETY: it is as long, outlives the participant, and only participants access it.
             let arena = unsafe { Arena::new(words.as_ptr()) };
-            let meeting = Meeting::new(seats, own, Duration::from_secs(60));
-            Player { arena, meeting }.play(&job, &mut (self.memory)())
+            let barrier = Barrier::new(step_counters, own, Duration::from_secs(60));
+            Participant { arena, barrier }.run(&job, &mut (self.memory)())
         };
         let seen: Vec<Seen> = std::thread::scope(|scope| {
             let play = &play;
-            let threads: Vec<_> = (0..self.players)
+            let threads: Vec<_> = (0..self.participants)
                 .map(|own| scope.spawn(move || play(own)))
                 .collect();
             let threads = threads.into_iter();
@@ -83,28 +83,28 @@ impl<A: Accesses> Runner for Threads<A> {
                 .map(|thread| thread.join().unwrap())
                 .collect::<Result<_, _>>()
         })?;
-        let (test, plan) = job.plan(self.players)?;
+        let (test, plan) = job.plan(self.participants)?;
         Ok(gather(&test, &plan, &seen)?)
     }
 }
 
-/// Runs the tests with all layouts by so many players.
+/// Runs the tests with all layouts by so many participants.
 fn run<A: Accesses + 'static>(
     tests: &[Test],
-    players: usize,
+    participants: usize,
     copies: u64,
     memory: fn() -> A,
 ) -> Report {
-    let mut runners = Layout::ALL.map(|layout| runner(players, layout, memory));
+    let mut runners = Layout::ALL.map(|layout| runner(participants, layout, memory));
     runner::run(tests, &mut runners, copies, |_| ()).unwrap()
 }
 
 fn runner<A: Accesses + 'static>(
-    players: usize,
+    participants: usize,
     layout: Layout,
     memory: fn() -> A,
 ) -> Box<dyn Runner> {
-    Box::new(Threads::new(players, layout, memory))
+    Box::new(Threads::new(participants, layout, memory))
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_this_machine_does_is_allowed() {
     assert_eq!(report.exit_code(), RIGHT);
     assert_eq!(report.tests.len(), 3 * names.len());
     assert!(report.tests.iter().all(|judged| judged.copies == 200));
-    // Threads meet: both orders of two threads are there, or it would be a test of nothing.
+    // Threads overlap: both orders of two threads come up, or nothing would be tested.
     for judged in report.tests.iter().filter(|judged| judged.name == "SB") {
         let seen = judged.outcomes.iter().filter(|row| row.count > 0).count();
         assert!(seen >= 2, "{judged:?}");
@@ -132,7 +132,7 @@ fn every_test_of_the_collection_can_be_played() {
     };
     let collection = family::collection(size).unwrap();
     let tests: Vec<_> = collection.into_values().collect();
-    // Each layout has a third of them: where other programs run, to meet takes milliseconds.
+    // Each layout has a third of them: where other programs run, a barrier takes milliseconds.
     for (layout, tests) in Layout::ALL
         .into_iter()
         .zip(tests.chunks(tests.len().div_ceil(3)))
@@ -172,13 +172,13 @@ impl Pso {
             while begin.elapsed() < Self::WINDOW {
                 std::thread::yield_now();
             }
-            // SAFETY: the promise of who stored it.
+            // SAFETY: the guarantee of the caller that stored it.
             unsafe { Processor.store(at, width, value) };
         }
     }
 }
 
-// SAFETY of all: the callers' promise is handed on.
+// SAFETY of all: the callers' guarantee is passed on.
 #[allow(
     clippy::undocumented_unsafe_blocks,
     reason = "it is the same for all, and said above"
@@ -264,7 +264,7 @@ struct Stale {
 
 #[allow(
     clippy::undocumented_unsafe_blocks,
-    reason = "the callers' promise is handed on"
+    reason = "the callers' guarantee is passed on"
 )]
 impl Accesses for Stale {
     unsafe fn load(&mut self, at: *mut u8, width: Width) -> u64 {
@@ -324,10 +324,10 @@ fn memory_in_which_copies_grow_old_is_found_out() {
 #[test]
 fn a_player_who_does_not_come_is_named() {
     let words = words();
-    let seats: [Seat; 2] = Default::default();
-    // SAFETY: it is as long, outlives the player, and nobody else accesses them.
+    let step_counters: [StepCounter; 2] = Default::default();
+    // SAFETY: it is as long, outlives the participant, and only participants access it.
     let arena = unsafe { Arena::new(words.as_ptr()) };
-    let meeting = Meeting::new(&seats, 0, Duration::from_millis(20));
+    let barrier = Barrier::new(&step_counters, 0, Duration::from_millis(20));
     let job = Job {
         test: named("SB").to_string(),
         layout: Layout::OnePage,
@@ -335,8 +335,8 @@ fn a_player_who_does_not_come_is_named() {
         seed: 1,
         step: 0,
     };
-    let error = Player { arena, meeting }
-        .play(&job, &mut Processor)
+    let error = Participant { arena, barrier }
+        .run(&job, &mut Processor)
         .unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -344,7 +344,7 @@ fn a_player_who_does_not_come_is_named() {
     );
     let source = error.source().unwrap().to_string();
     assert!(
-        source.starts_with("player 1 has not come to step 1"),
+        source.starts_with("participant 1 has not come to step 1"),
         "{source}"
     );
 }

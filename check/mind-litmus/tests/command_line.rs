@@ -1,4 +1,4 @@
-//! The program: what it prints, and what it ends with.
+//! The program's output and exit codes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -28,7 +28,7 @@ fn answer(arguments: &[&str]) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// What the program complains about, which must fail.
+/// The stderr of the program, which must fail.
 fn complaint(arguments: &[&str]) -> String {
     let Output { status, stderr, .. } = run(arguments);
     assert!(!status.success(), "{arguments:?}");
@@ -196,7 +196,10 @@ fn tests_are_run_in_the_memory_of_this_machine_and_the_exit_code_is_theirs() {
         stderr.contains("2 tests, 300 copies of each with 3 layouts"),
         "{stderr}"
     );
-    assert!(stderr.contains("--seed 7 draws the same lots"), "{stderr}");
+    assert!(
+        stderr.contains("--seed 7 repeats its random choices"),
+        "{stderr}"
+    );
     let text = String::from_utf8(stdout).unwrap();
     for setting in ["own-page", "one-region", "one-page"] {
         let head = format!("MP (this machine, {setting}): 300 copies");

@@ -61,7 +61,7 @@ fn report(arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// What the report must say: each of these tests with each of these layouts, so many copies, and
+/// What the report must have: each of these tests with each of these layouts, so many copies, and
 /// outcomes that are allowed.
 fn check(report: &Value, names: &[&str], layouts: &[&str], copies: u64) -> Result<()> {
     let tests = report["tests"].as_array().context("there are no tests")?;
@@ -109,7 +109,7 @@ fn classic(bed: &Bed) -> Result<()> {
             after - before
         );
     }
-    // Threads meet, and not always in the same order: else it would be a test of nothing.
+    // Threads overlap in more than one order: else nothing would be tested.
     for name in ["SB", "MP", "LB"] {
         let tests = report["tests"].as_array().into_iter().flatten();
         for test in tests.filter(|test| test["name"] == name) {

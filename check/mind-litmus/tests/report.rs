@@ -1,5 +1,4 @@
-//! What is said of what a runner saw: on histograms made by hand, and on machines that are right and
-//! wrong.
+//! Reports on outcomes: of histograms made by hand, and of machines that are right and wrong.
 
 use std::error::Error;
 
@@ -25,7 +24,7 @@ fn outcome(test: &Test, registers: &[u64]) -> Outcome {
     })
 }
 
-/// What is said of the test after outcomes with these registers were seen as often.
+/// The report on the test after outcomes with these registers were seen as often.
 fn judged(name: &str, seen: &[([u64; 2], u64)]) -> Judged {
     let test = named(name);
     let mut histogram = Histogram::default();

@@ -1,4 +1,4 @@
-//! The program with `--sim`: what it prints, and what it ends with.
+//! The program with `--sim`: output and exit codes.
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Many seeds on all processors. What comes of them does not depend on how many those are.
+//! Many seeds on all processors. The results do not depend on the number of processors.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::{Failure, coverage::Coverage, plan::Plan, run};
 
-/// What came of many seeds.
+/// The results of many seeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// How many there were.
@@ -22,7 +22,7 @@ pub struct Batch {
     pub recovery_nanos: u64,
     /// The sum of the runs' hashes.
     pub hash: u64,
-    /// What of the machines they reached together.
+    /// What of the machines they covered together.
     pub coverage: Coverage,
     /// Seeds that failed, and how.
     pub failures: Vec<(u64, Failure)>,
@@ -60,7 +60,7 @@ pub fn run_seeds(first: u64, count: u64, workers: usize, done: &(dyn Fn() + Sync
     run_plans(first, count, workers, &Plan::of_seed, done)
 }
 
-/// The same with the runs that seeds stand for by `plan`.
+/// The same with the runs that `plan` makes of seeds.
 pub fn run_plans(
     first: u64,
     count: u64,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_of_seeds_does_not_depend_on_the_number_of_threads() {
+    fn the_results_of_seeds_do_not_depend_on_the_number_of_threads() {
         let alone = run_seeds(7, 20, 1, &|| ());
         assert_eq!(alone, run_seeds(7, 20, 3, &|| ()));
         assert_eq!(alone.seeds, 20);

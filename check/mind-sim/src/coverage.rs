@@ -1,6 +1,6 @@
-//! What of the two machines was reached: every kind of word of the directory with everything that
-//! can happen to it, and every phase of a page likewise. Counted where a packet, a step of the
-//! controller's or a [step](mind_machines::compute::Action::Stepped) of a page passes by.
+//! What of the two machines was covered: pairs of every kind of directory word and every event of a
+//! word, and of every phase of a page and every event of a page. Counted at each packet, each step
+//! of the controller and each [step](mind_machines::compute::Action::Stepped) of a page.
 
 mod never;
 mod word;
@@ -11,12 +11,12 @@ use mind_machines::compute::page::{Event, Phase};
 
 pub use word::{Happening, Kind};
 
-/// Kinds of words, and what happens to them.
+/// Kinds of words by events.
 type Words = [[u64; Happening::ALL.len()]; Kind::ALL.len()];
-/// Phases of pages, and what happens to them.
+/// Phases of pages by events.
 type Pages = [[u64; Event::KINDS.len()]; Phase::ALL.len()];
 
-/// Something that happens, and where.
+/// A state and an event in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pair {
     /// To a word of the directory.
@@ -39,7 +39,7 @@ impl Pair {
         words.chain(pages)
     }
 
-    /// Whether the other one is counted with it.
+    /// Whether the other one is counted as the same pair.
     pub(crate) fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::Page(phase, event), Self::Page(of, another)) => {
@@ -49,7 +49,7 @@ impl Pair {
         }
     }
 
-    /// Why it never happens, if it cannot.
+    /// Why it is impossible, if it is.
     pub fn impossible(self) -> Option<&'static str> {
         never::why(self)
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// How often what happened where.
+/// How often each pair happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     words: Words,
@@ -89,7 +89,7 @@ impl Coverage {
         }
     }
 
-    /// It happened.
+    /// Counts the pair.
     pub(crate) fn count(&mut self, pair: Pair) {
         if let Some(cell) = self.cell(pair) {
             *cell += 1;
@@ -102,7 +102,7 @@ impl Coverage {
         counted.cell(pair).map_or(0, |cell| *cell)
     }
 
-    /// What happened in other runs, too.
+    /// Adds the counts of other runs.
     pub fn add(&mut self, other: &Self) {
         let mine = self.words.as_flattened_mut().iter_mut();
         let mine = mine.chain(self.pages.as_flattened_mut());

@@ -1,11 +1,11 @@
-//! Nodes that are broken on purpose, to see that it is found.
+//! Flaws: machines that are broken on purpose, to check that the simulator finds it.
 
-/// What is broken.
+/// A flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Flaw {
     /// The directory forgets one of many sharers.
     ForgottenSharer,
-    /// Memory stores whatever comes, however old.
+    /// Memory stores every write-back, however old.
     OldVersions,
     /// Memory acknowledges write-backs and keeps what it had.
     LostStores,
@@ -13,7 +13,7 @@ pub enum Flaw {
     NoFences,
     /// Programs may write on while their page is written back.
     NoProtection,
-    /// A blade shows its programs every page that it has, of whichever domain.
+    /// A blade maps every page that it has for all programs, of any domain.
     ForeignPages,
     /// Stores leave a store buffer in any order.
     #[value(skip)]
@@ -21,7 +21,7 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// Those of nodes, which show without scripts.
+    /// The flaws that are found without scripts.
     pub const ALL: [Self; 6] = [
         Self::ForgottenSharer,
         Self::OldVersions,

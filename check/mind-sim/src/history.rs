@@ -1,4 +1,5 @@
-//! The history of a page in a run that failed, as a table: one row a moment, one column a node.
+//! The history of a page in a run that failed, as a table: one row a moment, one column for each
+//! blade, the switch, memory and the controller.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,7 @@ enum At {
 }
 
 impl Failure {
-    /// The page that broke, if it was one.
+    /// The page that the failure is about, if it is about one.
     pub const fn page(&self) -> Option<Va> {
         match self {
             Self::Wrong(_, Wrong::Load { page, .. } | Wrong::Page { page, .. })
@@ -55,8 +56,8 @@ impl Failure {
     }
 }
 
-/// The page that a failure is about: for threads that wait without end, what the first of them faulted
-/// on last; where nobody says which, the page that was faulted on last.
+/// The page that a failure is about: for threads that wait without end, the page that the first of them faulted on
+/// last; if that is unknown, the page of the last fault of any.
 pub fn page(failure: &Failure, records: &[Record]) -> Option<Va> {
     let waits = match failure {
         Failure::Endless(threads) | Failure::Stuck(threads) => threads.first(),
@@ -70,8 +71,8 @@ pub fn page(failure: &Failure, records: &[Record]) -> Option<Va> {
     failure.page().or_else(last)
 }
 
-/// What happened to a page: messages about it, also on their way to and from memory, changes of its
-/// region's word, what caches did with it, accesses, and what went wrong meanwhile.
+/// The history of a page: datagrams about it, also on their way to and from memory, changes of its
+/// region's word, changes of cached copies, accesses, and disturbances meanwhile.
 pub fn table(plan: &Plan, page: Va, records: &[Record]) -> Table {
     let blades = (0..plan.blades).map(|number| At::Host(Node::Compute(crate::plan::blade(number))));
     let memories = (0..plan.memories).map(|number| At::Host(Node::Memory(number)));
@@ -120,7 +121,7 @@ pub fn table(plan: &Plan, page: Va, records: &[Record]) -> Table {
     table
 }
 
-/// What belongs to a page.
+/// Selects the records of a page.
 struct History<'a> {
     plan: &'a Plan,
     page: Va,
@@ -129,11 +130,11 @@ struct History<'a> {
 }
 
 impl History<'_> {
-    /// Where it happened, and what to say of it, if it belongs to the page.
+    /// Where the record happened, and its text, if it belongs to the page.
     fn of(&mut self, what: &What) -> Option<(At, String)> {
         let page = self.page;
         let blade_of = |number: &usize| At::Host(Node::Compute(self.plan.programs[*number].blade));
-        let said = match what {
+        let sent = match what {
             What::Sent(node, packet, copies) => {
                 self.learn(packet);
                 let copies = text::copies(*copies);
@@ -184,13 +185,13 @@ impl History<'_> {
                 (At::Controller, format!("→ {to}: {text}"))
             }
             What::Input(input) => (At::Controller, self.input(input)?),
-            What::Cut(node) => (At::Switch, format!("{node} is not listened to any more")),
+            What::Cut(node) => (At::Switch, format!("{node} is cut off")),
             What::Disturbed(disturbance) => {
                 let node = match disturbance {
-                    // What the controller hears says as much.
+                    // The controller's input is shown instead.
                     Disturbance::Change(..) | Disturbance::Mapping(..) => return None,
                     Disturbance::Unzeroed { memory, .. } => Node::Memory(*memory),
-                    Disturbance::Unplug { node, .. } => *node,
+                    Disturbance::LinkDown { node, .. } => *node,
                     other => Node::Compute(other.blade()?),
                 };
                 (At::Host(node), disturbance.to_string())
@@ -202,7 +203,7 @@ impl History<'_> {
             | What::Loaded(..)
             | What::Stored(..) => return None,
         };
-        Some(said)
+        Some(sent)
     }
 
     /// A request for the page is under way, or its write-back.
@@ -259,7 +260,7 @@ impl History<'_> {
     fn input(&self, input: &Input) -> Option<String> {
         let ask = match input {
             Input::Ask(ask) => ask,
-            Input::Broken(life) => return Some(format!("{} is gone", life.blade)),
+            Input::Broken(connection) => return Some(format!("{} is gone", connection.blade)),
             _ => return None,
         };
         let va = match ask.request {
@@ -281,7 +282,7 @@ impl History<'_> {
     }
 }
 
-/// What a request and all that it becomes have in common.
+/// What identifies a request and all packets that it becomes.
 const fn number(packet: &Datagram<Image>) -> (u32, u32) {
     (packet.envelope.qp, packet.envelope.seq.get())
 }

@@ -1,28 +1,28 @@
 //! MIND under a virtual clock, from one seed: compute blades with programs, memory blades, the
 //! switch and the controller, on a network that loses, repeats, delays and reorders packets until
-//! its faults stop. Everything that blades, directory and memory decide is decided by the code
-//! that the daemons and the switch run (`mind-common`, by way of `mind-machines`); what is here is
-//! time, chance, programs, and the check of every load.
+//! its faults stop. All decisions of blades, directory and memory are made by the code that the
+//! daemons and the switch run (`mind-common`, through `mind-machines`); this crate adds time,
+//! random numbers, programs, and the check of every load.
 //!
-//! * [`plan`]: what a run is,
-//! * [`trace`]: what happened in it, [`history`]: of that, what happened to a page,
-//! * `world`: the system, as time goes on,
-//! * [`echo`]: what follows when something happens,
-//! * [`script`]: threads that are told from outside what to do,
-//! * [`coverage`]: what of the two machines was reached,
+//! * [`plan`]: the description of a run,
+//! * [`trace`]: the records of a run, [`history`]: the records of one page,
+//! * `world`: the system and its clock,
+//! * [`trigger`]: effects that follow events,
+//! * [`script`]: threads whose steps come from the caller,
+//! * [`coverage`]: what of the two machines was covered,
 //! * [`batch`]: many seeds,
-//! * [`shrink`]: cuts a run that fails down,
-//! * `flaw`: nodes that are broken on purpose.
+//! * [`shrink`]: reduces a failing run,
+//! * `flaw`: machines that are broken on purpose.
 
 pub mod batch;
 pub mod coverage;
-pub mod echo;
 mod flaw;
 pub mod history;
 pub mod plan;
 pub mod script;
 mod shrink;
 pub mod trace;
+pub mod trigger;
 mod world;
 
 use mind_common::{addr::Va, id::BladeId, refusal::Refusal};
@@ -35,77 +35,77 @@ pub use shrink::shrink;
 use trace::Record;
 pub use world::Wrong;
 
-/// What a run must not show.
+/// A failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Memory is not what it must be.
     #[error("{0}: {1}")]
     Wrong(BladeId, Wrong),
-    /// Somebody writes a page of which others have copies.
+    /// A blade writes a page of which others have copies.
     #[error("{blade} gets {page} while {other} has it, and one of them may write")]
     Shared {
         /// Which page.
         page: Va,
-        /// Who gets it.
+        /// The blade that gets it.
         blade: BladeId,
-        /// Who has it.
+        /// The blade that has it.
         other: BladeId,
     },
     /// A domain that chose to fail after losses reads what was written before them.
     #[error("{0} gets {1} without its last writes, though its domain chose to fail then")]
     Older(BladeId, Va),
     /// A page is sent while programs may write it, or without being there.
-    #[error("{0} sends {1}, which is not a copy that stays as it is")]
+    #[error("{0} sends {1}, which is not a protected copy")]
     Unprotected(BladeId, Va),
     /// A page is installed without having come.
     #[error("{0} installs {1}, which no packet brought")]
     NoData(BladeId, Va),
-    /// Something is done to a copy that is not there.
-    #[error("{0} has no copy of {1}, of which it disposes")]
+    /// An action on a copy that does not exist.
+    #[error("{0} has no copy of {1}, which it is to change")]
     NotHere(BladeId, Va),
-    /// Memory refused what a blade wrote that nobody sent away.
-    #[error("{0} may not write back {1}, though it is one of us")]
+    /// Memory refused a write-back of a registered blade.
+    #[error("{0} may not write back {1}, though it is registered")]
     Refused(BladeId, Va),
-    /// A program sees what is not its domain's.
+    /// A program accesses a page of another domain.
     #[error("{0} lets a program access {1}, which is not its domain's")]
     Foreign(BladeId, Va),
-    /// An access failed for no reason.
+    /// An access failed without a reason.
     #[error("an access of {0} to {1} fails: {2:?}")]
     Refusal(BladeId, Va, Refusal),
-    /// It goes on and on.
+    /// The run does not end.
     #[error("it does not end: threads {0:?} have not finished")]
     Endless(Vec<usize>),
-    /// Nothing happens any more, and somebody waits.
+    /// No event is left, and threads wait.
     #[error("nothing happens any more: threads {0:?} have not finished")]
     Stuck(Vec<usize>),
-    /// A blade came back, but what a thread with a script had done there is gone.
-    #[error("{0} is not what it was, and threads with scripts were there")]
+    /// A blade registered again, and the state of a thread with a script there is lost.
+    #[error("{0} has lost its state, and threads with scripts were there")]
     Gone(BladeId),
-    /// Nothing happens any more, and something is under way.
+    /// No event is left, and something is under way.
     #[error("nothing happens any more, and something is under way: {0}")]
     Busy(String),
-    /// The directory does not know of a copy.
+    /// The directory does not list a copy.
     #[error("{0} has {1}, of which the directory says {2}")]
     Unlisted(BladeId, Va, String),
-    /// A copy is not what was written last.
+    /// A copy differs from the last write.
     #[error("{0} has another {1} than was written last, when all is quiet or it is cut off")]
     Disagrees(String, Va),
-    /// Writes were lost, and nobody was told.
+    /// Writes were lost, and the controller does not report it.
     #[error("writes to {0} are lost, and the controller does not report it")]
     Silent(Va),
 }
 
 impl Failure {
-    /// Whether threads do not come to their end.
+    /// Whether it is that threads do not finish.
     const fn is_end(&self) -> bool {
         matches!(self, Self::Endless(_) | Self::Stuck(_) | Self::Gone(_))
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of everything that happened.
+    /// The hash of all records.
     pub hash: u64,
     /// How many events there were.
     pub events: u64,
@@ -115,34 +115,34 @@ pub struct Outcome {
     pub recovery_nanos: u64,
     /// What went wrong, if something did.
     pub failure: Option<Failure>,
-    /// What of the machines it reached.
+    /// What of the machines it covered.
     pub coverage: Coverage,
-    /// What happened, if that was to be kept.
+    /// The records, if they were to be kept.
     pub records: Vec<Record>,
 }
 
-/// Runs a plan; keeps a record of what happens if `is_traced`.
+/// Runs a plan; keeps the records if `is_traced`.
 pub fn run(plan: &Plan, is_traced: bool) -> Outcome {
     world::World::new(plan, is_traced).run()
 }
 
-/// Runs a plan of which the first programs are played by these scripts. If `persists`, the run goes on
-/// when memory is wrong, and only what keeps scripts from their end fails it.
+/// Runs a plan whose first programs run these scripts. If `persists`, the run goes on when memory is wrong, and fails
+/// only if scripts do not finish.
 ///
 /// # Panics
 ///
 /// If there are more scripts than programs.
-pub fn play<'a>(
+pub fn run_scripts<'a>(
     plan: &'a Plan,
     scripts: Vec<&'a mut (dyn Script + 'a)>,
     persists: bool,
 ) -> Outcome {
     assert!(
         scripts.len() <= plan.programs.len(),
-        "each script is played where a program of the plan is"
+        "there are more scripts than programs in the plan"
     );
     let mut world = world::World::new(plan, false);
-    world.players = world::player::players(plan, scripts);
+    world.scripted = world::scripted::scripted(plan, scripts);
     world.persists = persists;
     world.run()
 }

@@ -1,5 +1,5 @@
-//! `mind-sim`: runs seeds, shows how far it is, and what came of them. A seed that fails is cut
-//! down, and what happened in it printed.
+//! `mind-sim`: runs seeds, shows the progress and the results. A failing seed is reduced, and its
+//! history printed.
 
 use std::{
     io::Write as _,
@@ -27,7 +27,7 @@ use serde_json::json;
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// How many seeds; from 2000 on, it fails if a pair is not reached.
+    /// How many seeds; from 2000 on, it fails if a pair is not covered.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     seeds: u64,
     /// The first of them.
@@ -36,22 +36,22 @@ struct Args {
     /// How many at the same time; by default one for each processor.
     #[arg(long, value_name = "N")]
     workers: Option<NonZero<usize>>,
-    /// Show how often each pair was reached, of those that can happen.
+    /// Show how often each possible pair was covered.
     #[arg(long)]
     coverage: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Break a node on purpose, to see that it is found.
+    /// Break a machine on purpose, to check that it is found.
     #[arg(long)]
     flaw: Option<Flaw>,
 }
 
 /// What errors begin with.
 const NAME: &str = "mind-sim";
-/// So many seeds reach every pair that can be reached.
+/// So many seeds cover every possible pair.
 const ENOUGH: u64 = 2_000;
-/// Runs that cutting down a seed may take.
+/// How many runs may be tried to reduce a seed.
 const RUNS: usize = 5_000;
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn try_main(args: &Args) -> Result<()> {
     bail!("{} of {} seeds failed", batch.failures.len(), batch.seeds)
 }
 
-/// What a run is, cut down, and what happened in it to the page that broke.
+/// Prints a run, reduced, and the history of the page that its failure is about.
 fn show_failure(seed: u64, plan: &Plan, failure: &Failure) -> Result<()> {
     let mut out = std::io::stderr().lock();
     writeln!(out, "seed {seed}, cut down: {failure}\n{plan}")?;
@@ -106,7 +106,7 @@ fn show_failure(seed: u64, plan: &Plan, failure: &Failure) -> Result<()> {
     Ok(())
 }
 
-/// Fails if pairs are missing of which so many seeds leave out none.
+/// Fails if pairs are missing after a number of seeds that should cover all.
 fn check_coverage(batch: &Batch) -> Result<()> {
     let missing = batch.coverage.missing();
     if batch.seeds < ENOUGH || missing.is_empty() {

@@ -1,42 +1,42 @@
-//! Threads that are told from outside what to do, one step after the other, and that tell what they
-//! found: what a run's plan says of programs is not enough where values matter.
+//! Threads whose steps come from the caller, one after the other, and which return the values that
+//! they load: a plan's programs have no values.
 
 use crate::plan::Place;
 
-/// What such a thread does next.
+/// A step of such a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Reads a word; [`Script::loaded`] is told what is there.
+    /// Reads a word; [`Script::loaded`] gets the value.
     Load(Place),
     /// Writes a word: into the store buffer, from where it leaves some time later.
     Store(Place, u64),
-    /// Reads and writes a word in one, when the store buffer is empty; [`Script::update`] says what
-    /// is written.
+    /// Reads and writes a word atomically, when the store buffer is empty; [`Script::update`]
+    /// returns the new value.
     Update(Place),
     /// Waits until the store buffer is empty.
     Fence,
     /// Does nothing for that long, in nanoseconds.
     Pause(u64),
-    /// Waits until so many threads are at that point. This is not done by way of shared memory, and
-    /// store buffers need not be empty.
-    Meet {
-        /// Which point; each is for one time.
+    /// A barrier: waits until so many threads are at that point. This does not use shared memory,
+    /// and store buffers need not be empty.
+    Barrier {
+        /// Which point; each is used once.
         point: u64,
         /// How many threads, this one too.
         threads: usize,
     },
-    /// Nothing any more, once the store buffer is empty.
+    /// Ends, once the store buffer is empty.
     End,
 }
 
-/// What a thread does.
+/// The source of a thread's steps.
 pub trait Script {
-    /// The next step. The one before has been taken.
+    /// The next step. The one before is done.
     fn next(&mut self) -> Step;
 
-    /// What a load found.
+    /// The value that a load found.
     fn loaded(&mut self, value: u64);
 
-    /// A word is updated that has this value: its new one.
+    /// The new value of a word that is updated and has the value `old`.
     fn update(&mut self, old: u64) -> u64;
 }

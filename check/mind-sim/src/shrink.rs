@@ -1,18 +1,18 @@
-//! Cuts a run that fails down to what it takes to fail: less is done, less goes wrong, as long as
-//! it still fails in the same way (delta debugging: Zeller and Hildebrandt, TSE 2002).
+//! Reduces a failing run: leaves out operations and faults as long as it still fails in the same
+//! way (delta debugging: Zeller and Hildebrandt, TSE 2002).
 
 use std::mem::discriminant;
 
 use crate::{Failure, plan::Plan, run};
 
-/// How many dice are tried with a smaller plan: few at first, more where nothing is left out any
-/// more.
-const THROWS: std::ops::RangeInclusive<u64> = 8..=64;
+/// How many seeds are tried with a smaller plan: few at first, more when no part can be left out
+/// any more.
+const SEEDS_TRIED: std::ops::RangeInclusive<u64> = 8..=64;
 
 /// Something that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// What a program does, by the numbers of program and operation.
+    /// An operation, by the numbers of program and operation.
     Op(usize, usize),
     /// A disturbance, by number.
     Disturbance(usize),
@@ -24,8 +24,8 @@ struct Search {
     failure: Failure,
     /// Runs that may still be tried.
     left: usize,
-    /// How many dice are tried with a smaller plan.
-    throws: u64,
+    /// How many seeds are tried with a smaller plan.
+    seeds: u64,
 }
 
 /// A smaller plan that fails as `plan` does with `failure`, after at most so many runs.
@@ -34,7 +34,7 @@ pub fn shrink(plan: &Plan, failure: &Failure, runs: usize) -> (Plan, Failure) {
         plan: plan.clone(),
         failure: failure.clone(),
         left: runs,
-        throws: *THROWS.start(),
+        seeds: *SEEDS_TRIED.start(),
     };
     search.calm();
     loop {
@@ -44,8 +44,8 @@ pub fn shrink(plan: &Plan, failure: &Failure, runs: usize) -> (Plan, Failure) {
             break;
         }
         if parts(&search.plan).len() == before {
-            search.throws *= 2;
-            if search.throws > *THROWS.end() {
+            search.seeds *= 2;
+            if search.seeds > *SEEDS_TRIED.end() {
                 break;
             }
         }
@@ -81,16 +81,16 @@ fn without(plan: &Plan, left_out: &[Part]) -> Plan {
 }
 
 impl Search {
-    /// Takes a plan if it fails in the same way, with the same dice or with others: with less to
-    /// do, what comes together by chance must do so anew.
+    /// Accepts a plan if it fails in the same way, with the same seed or with others: with fewer
+    /// operations, random events must coincide anew.
     fn takes(&mut self, plan: Plan) -> bool {
-        for throw in 0..self.throws {
+        for seed in 0..self.seeds {
             if self.left == 0 || plan == self.plan {
                 return false;
             }
             self.left -= 1;
             let plan = Plan {
-                seed: plan.seed.wrapping_add(throw),
+                seed: plan.seed.wrapping_add(seed),
                 ..plan.clone()
             };
             if let Some(failure) = run(&plan, false).failure
@@ -103,7 +103,7 @@ impl Search {
         false
     }
 
-    /// Leaves out what can be left out, large pieces first.
+    /// Leaves out parts, large pieces first.
     fn cut(&mut self) {
         let mut size = parts(&self.plan).len().div_ceil(2);
         while size > 0 {
@@ -125,13 +125,13 @@ impl Search {
         }
     }
 
-    /// Better weather.
+    /// Reduces the network's faults.
     fn calm(&mut self) {
         let changes: [fn(&mut Plan); 5] = [
-            |plan| plan.weather.loss = 0,
-            |plan| plan.weather.duplication = 0,
-            |plan| plan.weather.lateness = 0,
-            |plan| plan.echoes.clear(),
+            |plan| plan.network_faults.loss = 0,
+            |plan| plan.network_faults.duplication = 0,
+            |plan| plan.network_faults.lateness = 0,
+            |plan| plan.triggers.clear(),
             |plan| plan.capacity = 1024,
         ];
         for change in changes {
@@ -236,7 +236,7 @@ mod tests {
         let (small, same) = shrink(&plan, &failure, 1_000);
         assert_eq!(discriminant(&same), discriminant(&failure));
         assert_eq!(run(&small, false).failure, Some(same));
-        // Somebody writes, somebody else reads, at some time later.
+        // One thread writes, another reads, at some later time.
         let place = place(&plan);
         assert_eq!(small.programs[0].ops, [Op::Store(place)], "{small}");
         assert!(small.operations() <= 3, "{small}");

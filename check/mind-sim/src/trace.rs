@@ -1,4 +1,5 @@
-//! What happened, in order: a hash of all of it, and the records themselves if somebody wants them.
+//! The records of a run, in order: a hash of all, and the records themselves if they are to be
+//! kept.
 
 use std::hash::{Hash as _, Hasher as _};
 
@@ -28,20 +29,20 @@ pub enum Direction {
     Down,
 }
 
-/// What became of a blade's copy of a page.
+/// A change of a blade's copy of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cache {
-    /// It is there, to write or only to read.
+    /// It is installed, to write or only to read.
     Installed(bool),
-    /// Programs may use what is there, to write or only to read.
+    /// Programs may use the copy, to write or only to read.
     Mapped(bool),
     /// They may only read it.
     Protected,
-    /// It is gone.
+    /// It is dropped.
     Dropped,
 }
 
-/// Something that happened.
+/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum What {
     /// A host sent a packet, of which so many copies arrive.
@@ -64,17 +65,17 @@ pub enum What {
     Loaded(usize, Place, u64),
     /// A thread stored a value.
     Stored(usize, Place, u64),
-    /// The controller said something.
+    /// The controller sent a command.
     Command(Link, Command),
-    /// The controller heard something.
+    /// The controller received an input.
     Input(Input),
-    /// The switch does not listen to a host any more.
+    /// The switch drops a host's packets from now on.
     Cut(Node),
-    /// Something happened from outside.
+    /// A disturbance.
     Disturbed(Disturbance),
 }
 
-/// When what happened.
+/// A record: what happened, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// In nanoseconds of virtual time.

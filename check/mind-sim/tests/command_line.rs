@@ -1,4 +1,4 @@
-//! The program: what it prints, and what it ends with.
+//! The program's output and exit codes.
 
 use std::process::{Command, Output};
 
@@ -18,7 +18,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// What a run says of itself, without how fast it was.
+/// A run's report without its timings.
 fn report(arguments: &[&str]) -> Value {
     let (code, stdout, stderr) = run(arguments);
     assert_eq!(code, Some(0), "{stderr}");
@@ -31,7 +31,7 @@ fn report(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn seeds_are_reported_and_do_the_same_again_on_other_processors() {
+fn seeds_are_reported_and_repeat_on_other_processors() {
     let first = report(&["--seeds=20", "--seed=7", "--json", "--workers=1"]);
     assert_eq!(first["seeds"], 20);
     assert_eq!(first["failures"].as_array().map(Vec::len), Some(0));
@@ -52,7 +52,7 @@ fn seeds_are_reported_and_do_the_same_again_on_other_processors() {
 }
 
 #[test]
-fn a_seed_that_fails_is_cut_down_and_its_page_shown() {
+fn a_failing_seed_is_reduced_and_its_page_shown() {
     let broken = ["--seeds=20", "--flaw=lost-stores"];
     let (code, stdout, stderr) = run(&broken);
     assert_eq!(code, Some(1));

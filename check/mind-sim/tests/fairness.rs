@@ -7,8 +7,8 @@ use mind_common::{
     id::{BladeId, DomainId},
 };
 use mind_sim::{
-    plan::{Area, Load, Place, Plan, Program, Weather},
-    play,
+    plan::{Area, Load, NetworkFaults, Place, Plan, Program},
+    run_scripts,
     script::{Script, Step},
 };
 
@@ -54,7 +54,7 @@ impl Script for Adder {
     }
 }
 
-fn plan(seed: u64, weather: Weather) -> Plan {
+fn plan(seed: u64, network_faults: NetworkFaults) -> Plan {
     Plan {
         seed,
         blades: BLADES,
@@ -76,9 +76,9 @@ fn plan(seed: u64, weather: Weather) -> Plan {
             .collect(),
         pace: 1_000,
         load: Load::default(),
-        weather,
+        network_faults,
         disturbances: Vec::new(),
-        echoes: Vec::new(),
+        triggers: Vec::new(),
         flaw: None,
     }
 }
@@ -95,7 +95,7 @@ fn shares(plan: &Plan, most: u64) -> Vec<u64> {
         })
         .collect();
     let scripts = adders.iter_mut().map(|adder| adder as &mut dyn Script);
-    let outcome = play(plan, scripts.collect(), false);
+    let outcome = run_scripts(plan, scripts.collect(), false);
     assert_eq!(outcome.failure, None);
     adders.iter().map(|adder| adder.got).collect()
 }
@@ -104,34 +104,34 @@ fn shares(plan: &Plan, most: u64) -> Vec<u64> {
 fn no_blade_starves() {
     // An hour of virtual time, which no run takes.
     let always = 3_600_000_000_000;
-    let good = Weather {
+    let good = NetworkFaults {
         loss: 0,
         duplication: 0,
         lateness: 0,
         latest: 0,
         until: 0,
     };
-    let late = Weather {
+    let late = NetworkFaults {
         lateness: 500,
         latest: 50_000,
         until: always,
         ..good
     };
     // What is lost costs a timeout.
-    let lossy = Weather {
+    let lossy = NetworkFaults {
         loss: 50,
         lateness: 300,
         latest: 20_000,
         until: always,
         ..good
     };
-    for (weather, most) in [(good, 2_000), (late, 2_000), (lossy, 1_000)] {
+    for (network_faults, most) in [(good, 2_000), (late, 2_000), (lossy, 1_000)] {
         for seed in 0..3 {
-            let shares = shares(&plan(seed, weather), most);
+            let shares = shares(&plan(seed, network_faults), most);
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
             assert!(
                 *least > 0 && *most <= 2 * least,
-                "{weather:?}, seed {seed}: {shares:?}"
+                "{network_faults:?}, seed {seed}: {shares:?}"
             );
         }
     }

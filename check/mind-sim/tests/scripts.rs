@@ -1,4 +1,5 @@
-//! Threads with scripts: what they load is told, and their stores wait in store buffers.
+//! Threads with scripts: they get the values that they load, and their stores wait in store
+//! buffers.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use mind_common::{
 };
 use mind_sim::{
     Flaw,
-    plan::{Area, Load, Place, Plan, Program, Weather},
-    play,
+    plan::{Area, Load, NetworkFaults, Place, Plan, Program},
+    run_scripts,
     script::{Script, Step},
 };
 
@@ -48,7 +49,7 @@ impl Script for Steps {
     }
 }
 
-/// A thread on each blade; its scripts are played.
+/// A thread on each blade, which run the scripts.
 fn plan(seed: u64, blades: u8) -> Plan {
     let areas = [X, Y].map(|place| Area {
         domain: DOMAIN,
@@ -72,7 +73,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
         programs: programs.collect(),
         pace: 2_000,
         load: Load::default(),
-        weather: Weather {
+        network_faults: NetworkFaults {
             loss: 100,
             duplication: 200,
             lateness: 100,
@@ -80,22 +81,22 @@ fn plan(seed: u64, blades: u8) -> Plan {
             until: 10_000_000,
         },
         disturbances: Vec::new(),
-        echoes: Vec::new(),
+        triggers: Vec::new(),
         flaw: None,
     }
 }
 
-/// How often threads found what, in that many runs.
+/// How often threads loaded which values, in that many runs.
 fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64>, u64> {
     let mut counts = BTreeMap::new();
     for seed in 0..runs {
         let mut plan = plan(seed, threads.len() as u8);
         plan.flaw = flaw;
-        let all = Step::Meet {
+        let all = Step::Barrier {
             point: 0,
             threads: threads.len(),
         };
-        // Both have both pages, which makes what is quick quicker.
+        // Both have both pages, so no access faults.
         let begin = [Step::Load(X), Step::Load(Y), all];
         let mut scripts: Vec<_> = threads
             .iter()
@@ -105,7 +106,7 @@ fn found(threads: &[&[Step]], runs: u64, flaw: Option<Flaw>) -> BTreeMap<Vec<u64
             })
             .collect();
         let scripted = scripts.iter_mut().map(|script| script as &mut dyn Script);
-        let outcome = play(&plan, scripted.collect(), flaw.is_some());
+        let outcome = run_scripts(&plan, scripted.collect(), flaw.is_some());
         assert_eq!(outcome.failure, None, "seed {seed}");
         let values = scripts.iter().flat_map(|script| script.found[2..].to_vec());
         *counts.entry(values.collect()).or_default() += 1;

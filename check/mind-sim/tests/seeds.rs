@@ -1,4 +1,4 @@
-//! Seeds, many of them: what is promised holds in each, and each can be run again.
+//! Many seeds: the guarantees hold in each, and each can be run again.
 
 use mind_sim::{
     Flaw,
@@ -12,7 +12,7 @@ use mind_sim::{
 const SEEDS: u64 = 2_000;
 
 #[test]
-fn what_is_promised_holds_in_every_seed() {
+fn the_guarantees_hold_in_every_seed() {
     let mut operations = 0;
     let mut coverage = Coverage::default();
     for seed in 0..SEEDS {
@@ -37,39 +37,43 @@ fn a_seed_replays_byte_for_byte() {
     }
 }
 
-/// A seed's plan with more crashes, found out about at once, and packets that are late.
-fn stormy(seed: u64) -> Plan {
+/// A seed's plan with more crashes, which are noticed at once, and late packets.
+fn with_many_faults(seed: u64) -> Plan {
     let mut plan = Plan::of_seed(seed);
-    plan.weather.lateness = 500;
-    plan.weather.latest = 5 * MILLISECOND;
-    plan.weather.loss /= 4;
+    plan.network_faults.lateness = 500;
+    plan.network_faults.latest = 5 * MILLISECOND;
+    plan.network_faults.loss /= 4;
     for number in 1..=20 {
         let crash = Disturbance::Crash {
             blade: plan.programs[number as usize % plan.programs.len()].blade,
             noticed: 50_000,
             back: MILLISECOND,
         };
-        let at = plan.weather.until * number / 20;
+        let at = plan.network_faults.until * number / 20;
         plan.disturbances.push((at, crash));
     }
     plan
 }
 
 #[test]
-fn what_is_promised_holds_in_storms() {
+fn the_guarantees_hold_with_many_faults() {
     for seed in 0..SEEDS / 4 {
-        assert_eq!(run(&stormy(seed), false).failure, None, "seed {seed}");
+        assert_eq!(
+            run(&with_many_faults(seed), false).failure,
+            None,
+            "seed {seed}"
+        );
     }
 }
 
 #[test]
-fn what_is_broken_is_found_and_the_run_cut_down() {
+fn a_flaw_is_found_and_the_run_reduced() {
     for flaw in Flaw::ALL {
         let found = (0..SEEDS).find_map(|seed| {
             let flaw = Some(flaw);
             let plan = Plan {
                 flaw,
-                ..stormy(seed)
+                ..with_many_faults(seed)
             };
             let failure = run(&plan, false).failure?;
             Some((seed, plan, failure))

@@ -1,4 +1,4 @@
-//! Does one thing at a time, as it is told in lines, and says `done` when it is done.
+//! Carries out one call for each line of input, and writes `done` after it.
 
 use std::{
     io::{BufRead as _, stdin},
@@ -12,7 +12,7 @@ use mind_e2e::area::Area;
 /// What the first word of all of its memory is.
 const MARK: u64 = 0x6d69_6e64;
 
-/// Listens until there are no more lines.
+/// Reads until there are no more lines.
 pub fn listen(process: &Process) -> Result<()> {
     let mut memories: Vec<(Memory, bool)> = Vec::new();
     for line in stdin().lock().lines() {

@@ -1,5 +1,5 @@
-//! Lanes: word `n` of every page is the n-th thread's, who alone writes it and knows what it must be. All pages are
-//! wanted by everybody all the time, and no write may be lost.
+//! Lanes: only the n-th thread writes word `n` of every page, and knows what it must be. Every blade accesses all pages
+//! all the time, and no write may be lost.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use mind_e2e::area::{Area, WORDS};
 
-/// Every so many steps, look at a neighbour's word.
+/// Every so many steps, read a neighbour's word.
 const LOOK: u64 = 4;
 
 #[derive(clap::Args)]

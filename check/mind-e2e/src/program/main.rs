@@ -1,5 +1,5 @@
 //! The program that the end-to-end tests run on blades: opens memory, says `ready`, waits for a line, does one of the
-//! jobs below and ends with 0, or with 1 and a word about what it saw that must not be.
+//! jobs below and ends with 0, or with 1 and a message about the error that it found.
 
 mod address;
 mod calls;
@@ -45,12 +45,12 @@ enum Job {
     Increment { times: u64 },
     /// The first word must be this.
     Equals { value: u64 },
-    /// Write a page in turns with other players, whole, and find it whole.
+    /// Write a whole page in turns with other programs, and find it whole.
     Turns {
         #[arg(long)]
-        player: u64,
+        writer: u64,
         #[arg(long)]
-        players: u64,
+        writers: u64,
         rounds: u64,
     },
     /// Count in words of one's own, on all pages.
@@ -61,26 +61,26 @@ enum Job {
     Fill,
     /// Read every word of every page, so many times, and find what `fill` wrote.
     Check { times: u64 },
-    /// Read words here and there, find what `fill` wrote, and say so every thousand.
+    /// Read random words, find what `fill` wrote, and report every thousand.
     Watch {
         #[arg(long, default_value_t = 1)]
         threads: u64,
     },
     /// Allocate, fill and free memory, so many times, and find zeros each time.
     Fresh { times: u64 },
-    /// Say where the area is.
+    /// Print where the area is.
     Where,
     /// Read the word at an address.
     Peek { va: u64 },
     /// Write to the word at an address.
     Poke { va: u64 },
-    /// Write a number to the first word, wait until memory has it, say so, and stay.
+    /// Write a number to the first word, wait until memory has it, report that, and stay.
     Sync { value: u64 },
     /// Make the area read-only.
     Protect,
     /// Take the area's name away and free it.
     Free,
-    /// Ask for memory, as told line by line.
+    /// Make the calls that come line by line.
     Calls,
     /// Nothing.
     Keep,
@@ -139,10 +139,10 @@ fn run(cli: &Cli) -> Result<()> {
             ensure!(found == value, "the word is {found} and not {value}");
         }
         Job::Turns {
-            player,
-            players,
+            writer,
+            writers,
             rounds,
-        } => pages::turns(area()?.0, player, players, rounds)?,
+        } => pages::turns(area()?.0, writer, writers, rounds)?,
         Job::Lanes(ref args) => lanes::count(area()?.0, args)?,
         Job::LanesSum { sum } => {
             let found = lanes::sum(area()?.0);

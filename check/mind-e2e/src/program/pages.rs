@@ -68,16 +68,16 @@ pub fn watch(area: Area, threads: u64) -> Result<()> {
     })
 }
 
-/// The page is one player's at a time: whoever finds his number in word 0 checks that all words are the same, and
+/// One program has the page at a time: the one that finds its number in word 0 checks that all words are the same, and
 /// writes the next number, word 0 last. On x86, stores are seen in the order in which they are made.
-pub fn turns(area: Area, player: u64, players: u64, rounds: u64) -> Result<()> {
+pub fn turns(area: Area, writer: u64, writers: u64, rounds: u64) -> Result<()> {
     let page = area.page(0);
     for round in 0..rounds {
-        let turn = round * players + player;
+        let turn = round * writers + writer;
         if round % 100 == 0 {
             println!("turn {turn}");
         }
-        // There are fewer processors than players: who waits leaves them to the others.
+        // There are fewer processors than programs: a waiting one yields.
         while page[0].load(Ordering::Acquire) != turn {
             std::thread::yield_now();
         }

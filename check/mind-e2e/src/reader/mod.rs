@@ -1,5 +1,5 @@
-//! Who reads captured packets: this project's own code, tshark and Scapy. Each says the same fields of a packet in its
-//! own way; here they get the same names, so that what they say can be compared.
+//! Readers of captured packets: this project's own code, tshark and Scapy. Each names the fields of a packet
+//! differently; here they get the same names, so that they can be compared.
 
 mod own;
 mod scapy;
@@ -14,13 +14,13 @@ pub use own::own;
 pub use scapy::scapy;
 pub use tshark::{Script, command as tshark_command, tshark};
 
-/// What a reader says of one packet: the value of each field that it knows.
+/// A packet as read: the value of each field that the reader knows.
 pub type Fields = BTreeMap<String, u64>;
 
 /// Fields of the headers that every packet has.
 const COMMON: [&str; 5] = ["opcode", "qp", "psn", "attempt", "length"];
 
-/// What a reader that does not know the manufacturer's opcodes can say of a packet.
+/// The fields that a reader without the manufacturer's opcodes can read.
 #[must_use]
 pub fn without_coherence(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
@@ -30,11 +30,11 @@ pub fn without_coherence(fields: &Fields) -> Fields {
     fields
 }
 
-/// Checks that a reader says of each packet what it should.
+/// Checks that a reader reads each packet as expected.
 ///
 /// # Errors
 ///
-/// When it does not: which packet, and what both say.
+/// When it does not: which packet, and both readings.
 pub fn compare(reader: &str, said: &[Fields], expected: &[Fields]) -> Result<()> {
     ensure!(
         said.len() == expected.len(),

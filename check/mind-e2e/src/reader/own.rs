@@ -15,7 +15,7 @@ use super::Fields;
 ///
 /// # Errors
 ///
-/// When it is none, or a datagram to RoCEv2's port is no message.
+/// When it is none, or a datagram to RoCEv2's port cannot be parsed.
 pub fn own(capture: &Path) -> Result<Vec<Fields>> {
     let file = File::open(capture).with_context(|| format!("no {}", capture.display()))?;
     let mut reader = PcapReader::new(file)?;
@@ -46,7 +46,7 @@ fn datagram(frame: &[u8]) -> Option<&[u8]> {
     Some(rest.get(..length).unwrap_or(rest))
 }
 
-/// What a datagram says.
+/// The fields of a datagram.
 fn fields(datagram: &[u8]) -> Result<Fields> {
     let Datagram { envelope, body } =
         Datagram::parse(datagram).map_err(|error| anyhow!("{error}"))?;
@@ -96,7 +96,7 @@ fn fields(datagram: &[u8]) -> Result<Fields> {
             set("compare", compare);
         }
         Body::Invalidate(_) | Body::Answer { .. } | Body::FanOut { .. } | Body::Forward { .. } => {
-            // The header itself: blades have no use for all that it says.
+            // The header itself: blades do not use all of its fields.
             let (ceth, _) = Ceth::read_from_prefix(&datagram[BTH_LEN..])
                 .map_err(|_| anyhow!("no room for the coherence header"))?;
             set("va", ceth.va.get());

@@ -12,7 +12,7 @@ use super::Fields;
 /// Where Debian's Python is, for which Debian's package of Scapy is made.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Has Scapy read a capture file.
+/// Reads a capture file with Scapy.
 ///
 /// # Errors
 ///

@@ -56,10 +56,10 @@ const COHERENCE: &[(&str, &str)] = &[
     ("slot", "mind.slot"),
 ];
 
-/// What it, or a dissector in Lua, has to complain of.
+/// Fields of warnings, of tshark or of a dissector in Lua.
 const COMPLAINTS: [&str; 2] = ["_ws.malformed", "_ws.lua.error"];
 
-/// Has tshark read a capture file.
+/// Reads a capture file with tshark.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ pub fn tshark(capture: &Path, script: Script) -> Result<Vec<Fields>> {
     packets.collect()
 }
 
-/// tshark as it is to be started, with the settings of `contrib/wireshark` and nobody's own.
+/// The command for tshark, with the settings of `contrib/wireshark` and without a user's.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ pub fn command(script: Script) -> Result<Command> {
     Ok(command)
 }
 
-/// What a line says: the length, complaints and the wanted fields.
+/// Parses a line: the length, warnings and the wanted fields.
 fn fields(line: &str, wanted: &[(&str, &str)]) -> Result<Fields> {
     let mut values = line.split('|');
     let length = number(values.next().context("no line")?)?;

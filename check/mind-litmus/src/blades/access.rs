@@ -8,13 +8,13 @@ use crate::test::{Fence, Width};
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("litmus tests of x86-64 run on x86-64");
 
-/// What makes accesses: the processor, or what a test puts in its place to reorder them.
+/// What makes accesses: the processor, or a test's replacement that reorders them.
 ///
 /// # Safety
 ///
-/// Whoever calls a method promises that `at` is the address of as many bytes of memory as `width`
-/// has, aligned to them, which is mapped for reading and writing and accessed by everybody as raw
-/// memory only: others may change it at any time.
+/// The caller of a method guarantees that `at` is the address of as many bytes of memory as `width`
+/// has, aligned to them, which is mapped for reading and writing and accessed as raw memory only:
+/// other threads may change it at any time.
 #[allow(
     clippy::missing_safety_doc,
     reason = "it is the same for all methods, and said above"
@@ -40,7 +40,7 @@ pub trait Accesses {
     unsafe fn add(&mut self, at: *mut u8, width: Width, value: u64);
     /// `mfence`, `lfence` or `sfence`.
     fn fence(&mut self, fence: Fence);
-    /// The thread's program is through.
+    /// The thread's program has ended.
     fn end(&mut self) {}
 }
 
@@ -54,12 +54,12 @@ impl Accesses for Processor {
     unsafe fn load(&mut self, at: *mut u8, width: Width) -> u64 {
         let value: u64;
         match width {
-            // SAFETY: the caller's promise; a 32-bit result clears the register's upper half.
+            // SAFETY: the caller's guarantee; a 32-bit result clears the register's upper half.
             Width::Long => unsafe {
                 asm!("mov {value:e}, dword ptr [{at}]", at = in(reg) at, value = lateout(reg) value,
                     options(nostack, preserves_flags));
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Quad => unsafe {
                 asm!("mov {value}, qword ptr [{at}]", at = in(reg) at, value = lateout(reg) value,
                     options(nostack, preserves_flags));
@@ -71,12 +71,12 @@ impl Accesses for Processor {
     #[inline(always)]
     unsafe fn store(&mut self, at: *mut u8, width: Width, value: u64) {
         match width {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Long => unsafe {
                 asm!("mov dword ptr [{at}], {value:e}", at = in(reg) at, value = in(reg) value,
                     options(nostack, preserves_flags));
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Quad => unsafe {
                 asm!("mov qword ptr [{at}], {value}", at = in(reg) at, value = in(reg) value,
                     options(nostack, preserves_flags));
@@ -87,12 +87,12 @@ impl Accesses for Processor {
     #[inline(always)]
     unsafe fn exchange(&mut self, at: *mut u8, width: Width, mut value: u64) -> u64 {
         match width {
-            // SAFETY: the caller's promise; a 32-bit result clears the register's upper half.
+            // SAFETY: the caller's guarantee; a 32-bit result clears the register's upper half.
             Width::Long => unsafe {
                 asm!("xchg dword ptr [{at}], {value:e}", at = in(reg) at, value = inout(reg) value,
                     options(nostack, preserves_flags));
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Quad => unsafe {
                 asm!("xchg qword ptr [{at}], {value}", at = in(reg) at, value = inout(reg) value,
                     options(nostack, preserves_flags));
@@ -104,12 +104,12 @@ impl Accesses for Processor {
     #[inline(always)]
     unsafe fn fetch_add(&mut self, at: *mut u8, width: Width, mut value: u64) -> u64 {
         match width {
-            // SAFETY: the caller's promise; a 32-bit result clears the register's upper half.
+            // SAFETY: the caller's guarantee; a 32-bit result clears the register's upper half.
             Width::Long => unsafe {
                 asm!("lock xadd dword ptr [{at}], {value:e}", at = in(reg) at,
                     value = inout(reg) value, options(nostack));
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Quad => unsafe {
                 asm!("lock xadd qword ptr [{at}], {value}", at = in(reg) at,
                     value = inout(reg) value, options(nostack));
@@ -128,12 +128,12 @@ impl Accesses for Processor {
     ) -> u64 {
         let mut accumulator = expected;
         match width {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Long => unsafe {
                 asm!("lock cmpxchg dword ptr [{at}], {new:e}", at = in(reg) at, new = in(reg) new,
                     inout("rax") accumulator, options(nostack));
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Quad => unsafe {
                 asm!("lock cmpxchg qword ptr [{at}], {new}", at = in(reg) at, new = in(reg) new,
                     inout("rax") accumulator, options(nostack));
@@ -145,12 +145,12 @@ impl Accesses for Processor {
     #[inline(always)]
     unsafe fn add(&mut self, at: *mut u8, width: Width, value: u64) {
         match width {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Long => unsafe {
                 asm!("lock add dword ptr [{at}], {value:e}", at = in(reg) at, value = in(reg) value,
                     options(nostack));
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Width::Quad => unsafe {
                 asm!("lock add qword ptr [{at}], {value}", at = in(reg) at, value = in(reg) value,
                     options(nostack));

@@ -1,5 +1,5 @@
-//! A thread's program, decoded before it runs: its names have become addresses and numbers, so that
-//! little stands between two accesses.
+//! A thread's program, decoded before it runs: names are resolved to addresses and numbers, so that
+//! little time passes between two accesses.
 
 use super::access::Accesses;
 use crate::test::{Fence, Instruction, Location, Operand, Register, Test, Width};
@@ -154,7 +154,7 @@ impl Code {
                     width,
                     operation,
                 } => {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller's guarantee.
                     unsafe { perform(at, width, operation, registers, memory) }
                 }
                 Step::Move { width, value, to } => {
@@ -178,7 +178,7 @@ unsafe fn perform(
     registers: &mut Registers,
     memory: &mut impl Accesses,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's guarantee.
     unsafe {
         match operation {
             Operation::Load { to } => registers[to] = memory.load(at, width),
@@ -217,7 +217,7 @@ mod tests {
             .zip(cells.iter_mut().map(|cell| (&raw mut *cell).cast()))
             .collect();
         let mut code = Code::new(test, 0, |location| addresses[location]);
-        // SAFETY: each variable has eight bytes that nobody else knows.
+        // SAFETY: each variable has eight bytes that only this thread accesses.
         unsafe { code.run(&mut Processor) };
         Outcome::new(test, |observable| match observable {
             Observable::Register { register, .. } => code.register(*register),

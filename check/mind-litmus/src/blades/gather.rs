@@ -1,29 +1,29 @@
-//! Puts together what the players saw: each knows its threads' registers, or the variables, of some
+//! Combines the participants' answers into outcomes: each has the registers of its threads, or the variables, of some
 //! copies.
 
 use super::job::Seen;
+use super::participant::observed_registers;
 use super::plan::Plan;
-use super::player::observed_registers;
 use crate::{
     histogram::Histogram,
     test::{Observable, Outcome, Test},
 };
 
-/// A player whose answer does not fit the plan.
+/// A participant whose answer does not fit the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it tells of {told} {of}; the plan wants {wanted}")]
+#[error("it has {told} {of}; the plan wants {wanted}")]
 pub struct Mismatch {
-    /// Who.
-    pub player: usize,
+    /// Which participant.
+    pub participant: usize,
     /// Of what.
     pub of: &'static str,
-    /// How many it tells of.
+    /// How many it has.
     pub told: usize,
     /// How many there should be.
     pub wanted: usize,
 }
 
-/// The outcomes of all copies of a batch, from what each player saw.
+/// The outcomes of all copies of a batch, from what each participant saw.
 ///
 /// # Errors
 ///
@@ -37,49 +37,49 @@ pub fn gather(test: &Test, plan: &Plan, seen: &[Seen]) -> Result<Histogram, Mism
     let registers: Vec<usize> = (0..test.threads().len())
         .map(|thread| observed_registers(test, thread).count())
         .collect();
-    let played = ["copies that it played", "registers of a copy"];
-    let mut threads = Told::new(played, seen.iter().map(|seen| &seen.registers));
-    let kept = ["copies that it kept", "variables of a copy"];
-    let mut keepers = Told::new(kept, seen.iter().map(|seen| &seen.memory));
+    let ran = ["copies that it ran", "registers of a copy"];
+    let mut threads = Answers::new(ran, seen.iter().map(|seen| &seen.registers));
+    let own_copies = ["copies that it observed", "variables of a copy"];
+    let mut observers = Answers::new(own_copies, seen.iter().map(|seen| &seen.memory));
     let mut outcomes = Vec::with_capacity(plan.copies.len());
     for copy in &plan.copies {
         // In the order of what is observed: registers by thread, then memory.
         let mut values = Vec::with_capacity(test.observed().len());
-        for (player, count) in copy.players.iter().zip(&registers) {
-            values.extend(threads.next(*player, *count)?);
+        for (participant, count) in copy.participants.iter().zip(&registers) {
+            values.extend(threads.next(*participant, *count)?);
         }
-        values.extend(keepers.next(copy.keeper, variables)?);
+        values.extend(observers.next(copy.observer, variables)?);
         let mut values = values.into_iter();
-        // As many as are observed, or a player's answer did not fit.
+        // As many as are observed, or a participant's answer did not fit.
         outcomes.push(Outcome::new(test, |_| values.next().unwrap_or(0)));
     }
     threads.end()?;
-    keepers.end()?;
+    observers.end()?;
     Ok(outcomes.into_iter().collect())
 }
 
-/// The values of each player, copy by copy.
-struct Told<'s> {
+/// The values of each participant, copy by copy.
+struct Answers<'s> {
     /// What copies and values are, for errors.
     of: [&'static str; 2],
     values: Vec<&'s [Vec<u64>]>,
     taken: Vec<usize>,
 }
 
-impl<'s> Told<'s> {
+impl<'s> Answers<'s> {
     fn new(of: [&'static str; 2], values: impl Iterator<Item = &'s Vec<Vec<u64>>>) -> Self {
         let values: Vec<&[_]> = values.map(Vec::as_slice).collect();
         let taken = vec![0; values.len()];
         Self { of, values, taken }
     }
 
-    /// The values of the next copy of which `player` tells.
-    fn next(&mut self, player: usize, wanted: usize) -> Result<&'s [u64], Mismatch> {
-        let all = self.values.get(player).copied().unwrap_or_default();
-        let taken = self.taken.get(player).copied().unwrap_or_default();
+    /// The values of the next copy in the answer of `participant`.
+    fn next(&mut self, participant: usize, wanted: usize) -> Result<&'s [u64], Mismatch> {
+        let all = self.values.get(participant).copied().unwrap_or_default();
+        let taken = self.taken.get(participant).copied().unwrap_or_default();
         let [copies, each] = self.of;
         let mismatch = |of, told, wanted| Mismatch {
-            player,
+            participant,
             of,
             told,
             wanted,
@@ -90,16 +90,16 @@ impl<'s> Told<'s> {
         if values.len() != wanted {
             return Err(mismatch(each, values.len(), wanted));
         }
-        self.taken[player] += 1;
+        self.taken[participant] += 1;
         Ok(values)
     }
 
     /// No more copies come.
     fn end(&self) -> Result<(), Mismatch> {
-        for (player, (values, taken)) in self.values.iter().zip(&self.taken).enumerate() {
+        for (participant, (values, taken)) in self.values.iter().zip(&self.taken).enumerate() {
             if values.len() != *taken {
                 return Err(Mismatch {
-                    player,
+                    participant,
                     of: self.of[0],
                     told: values.len(),
                     wanted: *taken,
@@ -118,23 +118,23 @@ mod tests {
 
     /// MP, whose thread 1 observes two registers; answers in which copy number n has the registers
     /// n and n + 100, and 7 in memory.
-    fn played(copies: usize) -> (Test, Plan, Vec<Seen>) {
+    fn ran(copies: usize) -> (Test, Plan, Vec<Seen>) {
         let test = family::test(&family::named("MP").unwrap()).unwrap();
         let plan = Plan::new(&test, Layout::OnePage, copies, 3, 5).unwrap();
         let mut seen = vec![Seen::default(); 3];
         for (number, copy) in plan.copies.iter().enumerate() {
             let number = number as u64;
-            seen[copy.players[0]].registers.push(Vec::new());
+            seen[copy.participants[0]].registers.push(Vec::new());
             let registers = vec![number, number + 100];
-            seen[copy.players[1]].registers.push(registers);
-            seen[copy.keeper].memory.push(vec![7, 7]);
+            seen[copy.participants[1]].registers.push(registers);
+            seen[copy.observer].memory.push(vec![7, 7]);
         }
         (test, plan, seen)
     }
 
     #[test]
     fn values_come_together_copy_by_copy() {
-        let (test, plan, seen) = played(20);
+        let (test, plan, seen) = ran(20);
         let histogram = gather(&test, &plan, &seen).unwrap();
         assert_eq!(histogram.copies(), 20);
         let outcomes: Vec<_> = histogram.iter().collect();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_fit_is_named() {
-        let (test, plan, good) = played(20);
+        let (test, plan, good) = ran(20);
         let error = |change: fn(&mut Seen)| {
             let mut seen = good.clone();
             change(&mut seen[1]);
@@ -159,18 +159,18 @@ mod tests {
         let missing = error(|seen| {
             seen.registers.pop();
         });
-        assert_eq!((missing.player, missing.of), (1, "copies that it played"));
+        assert_eq!((missing.participant, missing.of), (1, "copies that it ran"));
         let more = error(|seen| seen.memory.push(vec![7, 7]));
         assert_eq!(
             (more.of, more.told),
-            ("copies that it kept", more.wanted + 1)
+            ("copies that it observed", more.wanted + 1)
         );
         let short = error(|seen| {
             seen.memory[0].pop();
         });
         assert_eq!(
             short.to_string(),
-            "it tells of 1 variables of a copy; the plan wants 2"
+            "it has 1 variables of a copy; the plan wants 2"
         );
         assert!(gather(&test, &plan, &good[..1]).is_err());
     }

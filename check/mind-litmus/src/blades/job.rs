@@ -1,5 +1,5 @@
-//! What the runner and its workers say to each other, a line of JSON each way: a batch of copies is
-//! played by all workers at once, and each says what it saw.
+//! The messages between the runner and its workers, a line of JSON each way: all workers run a
+//! batch of copies at once, and each answers what it saw.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::{
     test::Test,
 };
 
-/// The batch that all workers are to play.
+/// The batch that all workers are to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The test, as the text of a `.litmus` file.
@@ -21,74 +21,74 @@ pub struct Job {
     pub copies: usize,
     /// What the plan is drawn from.
     pub seed: u64,
-    /// The last step to which players have come.
+    /// The last step to which participants have come.
     pub step: u64,
 }
 
-/// What a worker says.
+/// A worker's message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// It has its memory.
     Ready,
-    /// It has played a batch.
-    Played(Seen),
+    /// It has run a batch.
+    ThreadRun(Seen),
 }
 
-/// What a player saw of a batch.
+/// What a participant saw of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// The observed registers of each copy's thread that it played, in the plan's order.
+    /// The observed registers of each copy's thread that it ran, in the plan's order.
     pub registers: Vec<Vec<u64>>,
-    /// The observed variables of each copy of which it was the keeper, in the plan's order.
+    /// The observed variables of each copy of which it was the observer, in the plan's order.
     pub memory: Vec<Vec<u64>>,
 }
 
-/// A job that makes no sense.
+/// An invalid job.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The test cannot be read.
     #[error("cannot read the test of a job")]
     Test(#[from] ParseError),
-    /// It cannot be played.
+    /// It cannot be run.
     #[error("cannot plan a job")]
     Plan(#[from] PlanError),
 }
 
 impl Job {
-    /// The test, and who does what in it.
+    /// The test, and the plan of the batch.
     ///
     /// # Errors
     ///
-    /// If it makes no sense.
-    pub fn plan(&self, players: usize) -> Result<(Test, Plan), JobError> {
+    /// If it is invalid.
+    pub fn plan(&self, participants: usize) -> Result<(Test, Plan), JobError> {
         let test = parser::parse(&self.test)?;
-        let plan = Plan::new(&test, self.layout, self.copies, players, self.seed)?;
+        let plan = Plan::new(&test, self.layout, self.copies, participants, self.seed)?;
         Ok((test, plan))
     }
 
-    /// The last step to which players come in it.
+    /// The last step to which participants come in it.
     pub const fn last_step(&self) -> u64 {
-        self.played_step() + 1
+        self.ran_step() + 1
     }
 
-    /// The step after which variables and pages are as they should be.
+    /// The step after which variables and pages are prepared.
     pub(super) const fn set_step(&self) -> u64 {
         self.step + 1
     }
 
-    /// The step at which all are ready to play.
+    /// The step at which all are ready to run.
     pub(super) const fn prepared_step(&self) -> u64 {
         self.step + 2
     }
 
-    /// The step at which those who play a copy meet.
+    /// The step of the barrier between the participants of a copy.
     pub(super) const fn copy_step(&self, number: usize) -> u64 {
         self.prepared_step() + 1 + number as u64
     }
 
     /// The step after which all threads have ended.
-    pub(super) const fn played_step(&self) -> u64 {
+    pub(super) const fn ran_step(&self) -> u64 {
         self.copy_step(self.copies)
     }
 }

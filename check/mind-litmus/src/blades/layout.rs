@@ -1,9 +1,10 @@
 //! Where the variables of a test's copies lie in shared memory.
 //!
 //! Memory is an arena of regions: the 16 KiB, four pages, that change hands together. A copy has
-//! regions of its own while it runs. Within them, pages and places in a page are drawn by lot; each
-//! variable has a cache line of its own, and each page that holds a variable has a line beside them
-//! that no variable lies on, by which the page can be had without touching the test.
+//! regions of its own while it runs. Within them, pages and places in a page are drawn at random;
+//! each variable has a cache line of its own, and each page that holds a variable has a line beside
+//! them that no variable lies on, by which the page can be acquired without accessing the test's
+//! variables.
 
 use std::fmt;
 

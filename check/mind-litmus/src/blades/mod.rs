@@ -1,24 +1,24 @@
 //! Runs tests on real blades: each thread of a copy in a process on another compute blade, the
 //! variables in memory that they share.
 //!
-//! * What a copy is: [`layout`] says where its variables lie, [`plan`] who does what, [`code`] is what
-//!   a thread executes, [`access`] its accesses.
-//! * [`player`] plays its part of a batch of copies, [`meeting`] is where players wait for each other,
+//! * A copy: [`layout`] is where its variables lie, [`plan`] which participant does what, [`code`] what a thread
+//!   executes, [`access`] its accesses.
+//! * [`participant`] does its part of a batch of copies, [`barrier`] is where participants wait for each other,
 //!   [`processors`] where they run.
-//! * Processes: [`job`] is what runner and workers say to each other, [`worker`] the process on a
-//!   blade, [`company`] the runner, [`gather`] puts together what workers saw.
-//! * [`run`] is the order of it all, [`progress`] what is said meanwhile.
+//! * Processes: [`job`] is the messages between runner and workers, [`worker`] the process on a
+//!   blade, [`workers`] the runner, [`gather`] combines the workers' answers.
+//! * [`run`] is a run from beginning to end, [`progress`] its progress on stderr.
 
 pub mod access;
+pub mod barrier;
 pub mod code;
-pub mod company;
 pub mod gather;
 pub mod job;
 pub mod layout;
-pub mod meeting;
+pub mod participant;
 pub mod plan;
-pub mod player;
 pub mod processors;
 pub mod progress;
 pub mod run;
 pub mod worker;
+pub mod workers;

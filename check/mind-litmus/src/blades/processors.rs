@@ -1,5 +1,5 @@
-//! Where threads run: those of a copy on different processors, as far as there are enough. Left to the
-//! kernel, two that wait for each other may well share one, and then never meet.
+//! Where threads run: those of a copy on different processors, as far as there are enough. Placed by the kernel, two
+//! that wait for each other may share one, and then never run at the same time.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -8,12 +8,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub struct Processors {
     allowed: CpuSet,
     numbers: Vec<usize>,
-    /// Where it runs, once it has been said.
+    /// Where it runs, once it has been set.
     place: Option<usize>,
 }
 
 impl Processors {
-    /// Those of the calling thread. If the kernel does not say, it runs anywhere.
+    /// Those of the calling thread. If that is unknown, it runs anywhere.
     pub fn allowed() -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_default();
         let numbers = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
@@ -33,7 +33,8 @@ impl Processors {
         if self.place != Some(place) {
             let mut only = CpuSet::new();
             only.set(place);
-            // A processor that is gone meanwhile is not worth a failure: it is only about chances.
+            // A processor that is gone meanwhile is no error: placement only raises the chance that
+            // threads overlap.
             sched_setaffinity(None, &only).ok();
             self.place = Some(place);
         }

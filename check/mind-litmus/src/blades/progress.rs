@@ -1,4 +1,4 @@
-//! What a run says while it goes on, on stderr: a bar on a terminal, plain lines elsewhere.
+//! A run's progress, on stderr: a bar on a terminal, plain lines elsewhere.
 
 use std::fmt;
 use std::io::{IsTerminal as _, stderr};
@@ -11,7 +11,7 @@ use crate::runner::Done;
 /// Between two plain lines.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Says what is being done.
+/// Prints a step of the run.
 pub fn step(text: impl fmt::Display) {
     eprintln!("mind-litmus: {text}");
 }
@@ -50,8 +50,7 @@ impl Progress {
         }
     }
 
-    /// One is done, or could not be run. What is wrong with it is said at once: the report may be
-    /// long in coming.
+    /// One is done, or could not be run. Its fault is printed at once: the report comes at the end.
     pub fn done(&mut self, done: Done<'_>) {
         let (name, fault) = match done {
             Done::Judged(judged) => (&judged.name, judged.fault()),

@@ -1,5 +1,4 @@
-//! A run from beginning to end: where to play, workers, report. The one place that knows the order of
-//! things.
+//! A run from beginning to end: where to run, workers, report.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,23 +7,23 @@ use anyhow::{Context as _, Result};
 use mind_cli::Interrupt;
 use netns_setup::Testbed;
 
-use super::company::{Blades, Company, Stage};
 use super::layout::Layout;
 use super::progress::{Progress, step};
+use super::workers::{Blades, Stage, Workers};
 use crate::{
     report::Report,
     runner::{self, Runner},
     test::Test,
 };
 
-/// What is wanted.
+/// The options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Copies of each test with each layout.
     pub iterations: u64,
     /// The layouts.
     pub layouts: Vec<Layout>,
-    /// What everything that is left to chance is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Whether to run on this machine's own memory, instead of blades.
     pub own_memory: bool,
@@ -34,8 +33,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// Whatever kept all tests from being run. Forbidden outcomes, and tests that could not be run, are in
-/// the report.
+/// What kept all tests from being run. Forbidden outcomes, and tests that could not be run, are in the report.
 pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<Report> {
     let testbed;
     let stage = if options.own_memory {
@@ -46,16 +44,16 @@ pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<R
     };
     interrupt.check()?;
     step(format_args!(
-        "{} tests, {} copies of each with {} layouts, on {}; --seed {} draws the same lots",
+        "{} tests, {} copies of each with {} layouts, on {}; --seed {} repeats its random choices",
         tests.len(),
         options.iterations,
         options.layouts.len(),
-        stage.players().join(", "),
+        stage.participants().join(", "),
         options.seed
     ));
-    let company = Company::start(stage, options.seed, interrupt)?;
-    let company = Rc::new(RefCell::new(company));
-    let runner = |layout: &Layout| Box::new(Blades::new(&company, *layout)) as Box<dyn Runner>;
+    let workers = Workers::start(stage, options.seed, interrupt)?;
+    let workers = Rc::new(RefCell::new(workers));
+    let runner = |layout: &Layout| Box::new(Blades::new(&workers, *layout)) as Box<dyn Runner>;
     let mut runners: Vec<_> = options.layouts.iter().map(runner).collect();
     let mut progress = Progress::new(tests.len(), runners.len());
     let report = runner::run(tests, &mut runners, options.iterations, |done| {
@@ -63,8 +61,8 @@ pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<R
     })?;
     drop(progress);
     drop(runners);
-    if let Some(company) = Rc::into_inner(company) {
-        company.into_inner().dismiss()?;
+    if let Some(workers) = Rc::into_inner(workers) {
+        workers.into_inner().dismiss()?;
     }
     Ok(report)
 }

@@ -1,4 +1,4 @@
-//! A worker: the process on a compute blade that plays what stdin tells it, until stdin ends.
+//! A worker: the process on a compute blade that runs jobs from stdin until stdin ends.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use mind_client::{Access, Memory, Open, Process};
 use mind_workers::Orders;
 
 use super::access::Processor;
+use super::barrier::{Barrier, Mapping, Shared};
 use super::job::{Answer, Job};
 use super::layout::{ARENA_BYTES, REGION};
-use super::meeting::{Mapping, Meeting, Shared};
-use super::player::{Arena, PlayError, Player};
+use super::participant::{Arena, Participant, ParticipantError};
 
 /// The subcommand that workers are started with.
 pub const VERB: &str = "worker";
@@ -19,22 +19,22 @@ pub const VERB: &str = "worker";
 /// The area that is the arena.
 const AREA: &str = "arena";
 
-/// How long another player may take to come. Not a bound on performance: a fault that takes longer
-/// ends its program.
+/// How long another participant may take to come to a step. Not a bound on performance: a fault that takes longer ends
+/// its program.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a worker is told when it is started.
+/// A worker's command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Its number among the players.
+    /// Its number among the participants.
     #[arg(long)]
     number: usize,
-    /// The players' names, in order.
+    /// The participants' names, in order.
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
-    /// The memory where players meet.
+    /// The memory of the step counters.
     #[arg(long)]
-    seats: PathBuf,
+    step_counters: PathBuf,
     /// The memory that is tested.
     #[command(flatten)]
     tested: Tested,
@@ -59,45 +59,52 @@ enum Held {
     Own(Mapping),
 }
 
-/// Plays until stdin ends.
+/// Runs jobs until stdin ends.
 ///
 /// # Errors
 ///
-/// Whatever keeps it from playing.
+/// What keeps it from running jobs.
 pub fn main(args: &Args) -> Result<()> {
     let orders: Orders<Job> = Orders::listen().context("cannot listen to stdin")?;
-    let seats = Shared::open(&args.seats)
+    let step_counters = Shared::open(&args.step_counters)
         .and_then(|shared| shared.map())
-        .with_context(|| format!("cannot map the seats at {}", args.seats.display()))?
-        .into_seats();
+        .with_context(|| {
+            format!(
+                "cannot map the step counters at {}",
+                args.step_counters.display()
+            )
+        })?
+        .into_step_counters();
     ensure!(
-        args.number < args.names.len() && args.names.len() <= seats.len(),
-        "worker {} of {} has no seat among {}",
+        args.number < args.names.len() && args.names.len() <= step_counters.len(),
+        "worker {} of {} has no step counter among {}",
         args.number,
         args.names.len(),
-        seats.len()
+        step_counters.len()
     );
     let held = args.tested.hold()?;
-    let player = Player {
+    let participant = Participant {
         arena: held.arena()?,
-        meeting: Meeting::new(&seats[..args.names.len()], args.number, PATIENCE),
+        barrier: Barrier::new(&step_counters[..args.names.len()], args.number, PATIENCE),
     };
     orders.answer(&Answer::Ready)?;
     loop {
         let job = orders.next().context("cannot read a job on stdin")?;
-        let seen = player.play(&job, &mut Processor).map_err(|error| {
+        let seen = participant.run(&job, &mut Processor).map_err(|error| {
             // Numbers are names here.
             let who = match &error {
-                PlayError::Missing { source, .. } => args.names.get(source.player).cloned(),
-                PlayError::Job(_) => None,
+                ParticipantError::Missing { source, .. } => {
+                    args.names.get(source.participant).cloned()
+                }
+                ParticipantError::Job(_) => None,
             };
             let error = anyhow::Error::from(error);
             match who {
-                Some(who) => error.context(format!("{who} does not come")),
+                Some(name) => error.context(format!("{name} does not come")),
                 None => error,
             }
         })?;
-        orders.answer(&Answer::Played(seen))?;
+        orders.answer(&Answer::ThreadRun(seen))?;
     }
 }
 
@@ -141,8 +148,8 @@ impl Held {
             aligned,
             "the arena at {first:p} does not begin with a region"
         );
-        // SAFETY: it is as long, begins at a page, stays as long as the process (nobody unmaps it),
-        // and all processes that have it are workers.
+        // SAFETY: it is as long, begins at a page, stays as long as the process (it is never
+        // unmapped), and all processes that have it are workers.
         Ok(unsafe { Arena::new(first) })
     }
 }

@@ -82,7 +82,7 @@ struct Candidates<'t> {
     fenced: Relation,
 }
 
-/// How loads and stores meet: for each location its stores in order, for each load its store.
+/// Coherence order and reads-from: for each location its stores in order, for each load its store.
 #[derive(Clone, Debug, Default)]
 struct Execution {
     order: Vec<Vec<usize>>,

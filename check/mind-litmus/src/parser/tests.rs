@@ -156,7 +156,7 @@ fn comments_may_be_anywhere() {
 fn registers_that_begin_as_zero_are_like_others() {
     let test = small("0:rax=0; y=7", "movq %rax,(x)", "exists (x=0)").unwrap();
     assert!(test.threads()[0].initial.is_empty());
-    // Nobody accesses or observes it.
+    // It is neither accessed nor observed.
     assert!(!test.memory().contains_key(&"y".parse().unwrap()));
     assert!(
         test.observed()

@@ -2,11 +2,11 @@
 
 use fastrand::Rng;
 use mind_sim::script::Script;
-use mind_sim::{Failure, Flaw, play};
+use mind_sim::{Failure, Flaw, run_scripts};
 
-use super::actor::{Actor, Seen};
-use super::cast::Cast;
-use super::setup::{Company, plan};
+use super::assignment::Assignment;
+use super::participant::{Participant, Seen};
+use super::setup::{Deployment, plan};
 use crate::{
     blades::layout::Layout,
     test::{Observable, Outcome, Test},
@@ -19,22 +19,22 @@ pub struct Setting<'t> {
     pub test: &'t Test,
     /// Where its variables are.
     pub layout: Layout,
-    /// What is broken on purpose, whatever comes of it.
+    /// The flaw, if there is one; its effects are ignored here.
     pub flaw: Option<Flaw>,
 }
 
 /// Why a batch has no outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// The simulator saw that something is wrong, whatever the outcomes are.
+    /// The simulator found a failure, independent of the outcomes.
     #[error("the simulator stops a batch (drawn from {seed}): {failure}")]
     Failure {
         /// What the batch is drawn from.
         seed: u64,
-        /// What it saw.
+        /// The failure.
         failure: Failure,
     },
-    /// Somebody did not finish, and nobody complains.
+    /// A participant did not finish, and the simulator found no failure.
     #[error("a batch (drawn from {seed}) ends without all the values of copy {copy}")]
     Missing {
         /// What the batch is drawn from.
@@ -49,31 +49,35 @@ impl Setting<'_> {
     ///
     /// # Errors
     ///
-    /// If the simulator sees that something is wrong; but if there is a flaw, only if copies do not
-    /// come to their end.
+    /// If the simulator finds a failure; with a flaw, only if copies do not end.
     pub fn run(&self, copies: usize, seed: u64) -> Result<Vec<Outcome>, BatchError> {
         let mut random = Rng::with_seed(seed);
-        let company = Company::draw(self.test.threads().len(), &mut random);
-        let players = company.players.len();
-        let memories = company.memories;
-        let cast = Cast::new(
+        let deployment = Deployment::draw(self.test.threads().len(), &mut random);
+        let participants = deployment.participants.len();
+        let memories = deployment.memories;
+        let assignment = Assignment::new(
             self.test,
             self.layout,
             copies,
-            players,
+            participants,
             memories,
             &mut random,
         );
-        let plan = plan(&company, &cast.regions, self.flaw, &mut random);
-        let mut actors: Vec<_> = (0..players)
-            .map(|number| Actor::new(self.test, &cast, number, players))
+        let plan = plan(&deployment, &assignment.regions, self.flaw, &mut random);
+        let mut participant: Vec<_> = (0..participants)
+            .map(|number| Participant::new(self.test, &assignment, number, participants))
             .collect();
-        let scripts = actors.iter_mut().map(|actor| actor as &mut dyn Script);
-        let outcome = play(&plan, scripts.collect(), self.flaw.is_some());
+        let scripts = participant
+            .iter_mut()
+            .map(|participant| participant as &mut dyn Script);
+        let outcome = run_scripts(&plan, scripts.collect(), self.flaw.is_some());
         if let Some(failure) = outcome.failure {
             return Err(BatchError::Failure { seed, failure });
         }
-        let seen = actors.into_iter().map(Actor::into_seen).collect();
+        let seen = participant
+            .into_iter()
+            .map(Participant::into_seen)
+            .collect();
         self.gather(copies, seen)
             .map_err(|copy| BatchError::Missing { seed, copy })
     }
@@ -83,8 +87,8 @@ impl Setting<'_> {
         let (threads, memory) = (self.test.threads().len(), self.test.memory());
         let mut codes = vec![None; copies * threads];
         let mut values = vec![None; copies * memory.len()];
-        for Seen { played, read } in seen {
-            for part in played {
+        for Seen { ran, read } in seen {
+            for part in ran {
                 codes[part.copy * threads + part.thread] = Some(part.code);
             }
             for (copy, variable, value) in read {

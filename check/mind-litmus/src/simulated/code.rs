@@ -1,5 +1,5 @@
-//! A thread's program as steps of the simulator: it is interrupted at each access, since the simulator
-//! says when that is made and what it finds.
+//! A thread's program as steps of the simulator: it is interrupted at each access, since the simulator decides when
+//! that is made and which value it finds.
 
 use mind_sim::plan::Place;
 use mind_sim::script::Step;

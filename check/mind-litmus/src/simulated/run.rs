@@ -18,16 +18,16 @@ use crate::{
     test::Test,
 };
 
-/// What is wanted.
+/// The options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Copies of each test with each layout.
     pub iterations: u64,
     /// The layouts.
     pub layouts: Vec<Layout>,
-    /// What everything is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What is broken on purpose.
+    /// The flaw, if there is one.
     pub flaw: Option<Flaw>,
 }
 
@@ -35,8 +35,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// Whatever kept all tests from being run. Forbidden outcomes, and tests that could not be run, are in
-/// the report.
+/// What kept all tests from being run. Forbidden outcomes, and tests that could not be run, are in the report.
 pub fn run(tests: &[Test], options: &Options, interrupt: &Interrupt) -> Result<Report> {
     let workers = thread::available_parallelism().context("cannot count processors")?;
     let Options {

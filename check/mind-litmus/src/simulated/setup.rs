@@ -1,6 +1,6 @@
-//! The system that a batch of copies runs on, and what goes wrong with it: drawn by lot.
+//! The system that a batch of copies runs on, and its faults: drawn at random.
 //!
-//! A thread of a test whose blade fails has no outcome, so blades that fail are such as play no part;
+//! A thread of a test whose blade fails has no outcome, so only blades without participants fail;
 //! they only read.
 
 use fastrand::Rng;
@@ -11,20 +11,20 @@ use mind_common::{
 use mind_machines::Node;
 use mind_sim::Flaw;
 use mind_sim::plan::{
-    Area, Change, Disturbance, Load, MILLISECOND, Op, Place, Plan, Program, Weather,
+    Area, Change, Disturbance, Load, MILLISECOND, NetworkFaults, Op, Place, Plan, Program,
 };
 
-/// Whose memory it is.
+/// The domain of the memory.
 const DOMAIN: DomainId = DomainId(1);
-/// Operations of a blade that plays no part.
-const LOOKS: usize = 40;
+/// Operations of a blade without participants.
+const CHECKS: usize = 40;
 
-/// Who is there.
+/// The blades of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Company {
-    /// On which blade each player is.
-    pub players: Vec<u8>,
-    /// Blades that have players.
+pub struct Deployment {
+    /// On which blade each participant is.
+    pub participants: Vec<u8>,
+    /// Blades that have participants.
     pub blades: u8,
     /// Blades that have none.
     pub bystanders: u8,
@@ -32,16 +32,16 @@ pub struct Company {
     pub memories: u8,
 }
 
-impl Company {
-    /// Draws who is there: at least as many players as a test has threads, one or more on a blade.
+impl Deployment {
+    /// Draws the blades: at least as many participants as a test has threads, one or more on a blade.
     pub fn draw(threads: usize, random: &mut Rng) -> Self {
         let blades = random.u8(2..=8);
         let most = threads.max(blades.into());
-        let mut players: Vec<u8> = (0..blades).collect();
-        players.extend((players.len()..most).map(|_| random.u8(..blades)));
-        random.shuffle(&mut players);
+        let mut participants: Vec<u8> = (0..blades).collect();
+        participants.extend((participants.len()..most).map(|_| random.u8(..blades)));
+        random.shuffle(&mut participants);
         Self {
-            players,
+            participants,
             blades,
             bystanders: random.u8(..=1),
             memories: random.u8(1..=2),
@@ -53,29 +53,36 @@ fn blade(number: u8) -> BladeId {
     BladeId::from_low_bits(number.into())
 }
 
-/// Draws the run of a batch whose copies lie in these regions. The players' programs come first.
-pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &mut Rng) -> Plan {
-    let weather = weather(random);
+/// Draws the run of a batch whose copies lie in these regions. The participants' programs come first.
+pub fn plan(
+    deployment: &Deployment,
+    regions: &[Region],
+    flaw: Option<Flaw>,
+    random: &mut Rng,
+) -> Plan {
+    let network_faults = network_faults(random);
     let program = |number: u8, ops| Program {
         blade: blade(number),
         domain: DOMAIN,
         ops,
     };
-    let players = company.players.iter();
-    let mut programs: Vec<_> = players.map(|number| program(*number, Vec::new())).collect();
-    for number in 0..company.bystanders {
-        let looks = (0..LOOKS).map(|_| {
+    let participants = deployment.participants.iter();
+    let mut programs: Vec<_> = participants
+        .map(|number| program(*number, Vec::new()))
+        .collect();
+    for number in 0..deployment.bystanders {
+        let looks = (0..CHECKS).map(|_| {
             Op::Load(Place {
                 page: page(regions, random),
                 word: 0,
             })
         });
-        programs.push(program(company.blades + number, looks.collect()));
+        programs.push(program(deployment.blades + number, looks.collect()));
     }
     Plan {
         seed: random.u64(..),
-        blades: company.blades + company.bystanders,
-        memories: company.memories,
+        blades: deployment.blades + deployment.bystanders,
+        memories: deployment.memories,
         capacity: if random.bool() {
             random.usize(2..=16)
         } else {
@@ -94,9 +101,9 @@ pub fn plan(company: &Company, regions: &[Region], flaw: Option<Flaw>, random: &
         programs,
         pace: 200 << random.u32(..8),
         load: Load::default(),
-        disturbances: disturbances(company, regions, weather.until, random),
-        weather,
-        echoes: Vec::new(),
+        disturbances: disturbances(deployment, regions, network_faults.until, random),
+        network_faults,
+        triggers: Vec::new(),
         flaw,
     }
 }
@@ -108,7 +115,7 @@ fn page(regions: &[Region], random: &mut Rng) -> Va {
 }
 
 /// Nothing in a quarter of the batches.
-fn weather(random: &mut Rng) -> Weather {
+fn network_faults(random: &mut Rng) -> NetworkFaults {
     let is_calm = random.u8(..4) == 0;
     let mut up_to = |most: u32| {
         if is_calm || random.bool() {
@@ -117,7 +124,7 @@ fn weather(random: &mut Rng) -> Weather {
             random.u32(..=most)
         }
     };
-    Weather {
+    NetworkFaults {
         loss: up_to(150),
         duplication: up_to(300),
         lateness: up_to(300),
@@ -127,7 +134,7 @@ fn weather(random: &mut Rng) -> Weather {
 }
 
 fn disturbances(
-    company: &Company,
+    deployment: &Deployment,
     regions: &[Region],
     until: u64,
     random: &mut Rng,
@@ -138,13 +145,13 @@ fn disturbances(
                 0..3 => Disturbance::Change(Change::Reset, page(regions, random)),
                 3..6 => Disturbance::Change(Change::Split, page(regions, random)),
                 6 | 7 => Disturbance::Change(Change::Merge, page(regions, random)),
-                8 if company.bystanders > 0 => Disturbance::Crash {
-                    blade: blade(company.blades + random.u8(..company.bystanders)),
+                8 if deployment.bystanders > 0 => Disturbance::Crash {
+                    blade: blade(deployment.blades + random.u8(..deployment.bystanders)),
                     noticed: random.u64(..5 * MILLISECOND),
                     back: random.u64(MILLISECOND..20 * MILLISECOND),
                 },
-                _ => Disturbance::Unplug {
-                    node: Node::Compute(blade(random.u8(..company.blades))),
+                _ => Disturbance::LinkDown {
+                    node: Node::Compute(blade(random.u8(..deployment.blades))),
                     lasts: random.u64(..5 * MILLISECOND),
                 },
             };
@@ -159,29 +166,29 @@ fn disturbances(
 mod tests {
     use super::*;
 
-    fn plans() -> impl Iterator<Item = (Company, Plan)> {
+    fn plans() -> impl Iterator<Item = (Deployment, Plan)> {
         (0..200).map(|seed| {
             let mut random = Rng::with_seed(seed);
-            let company = Company::draw(4, &mut random);
+            let deployment = Deployment::draw(4, &mut random);
             let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 2).unwrap();
-            let plan = plan(&company, &[region], None, &mut random);
-            (company, plan)
+            let plan = plan(&deployment, &[region], None, &mut random);
+            (deployment, plan)
         })
     }
 
     #[test]
     fn threads_are_on_blades_that_do_not_fail() {
-        for (company, plan) in plans() {
-            assert!(company.players.len() >= 4);
+        for (deployment, plan) in plans() {
+            assert!(deployment.participants.len() >= 4);
             assert!(
-                company
-                    .players
+                deployment
+                    .participants
                     .iter()
-                    .all(|player| *player < company.blades)
+                    .all(|participant| *participant < deployment.blades)
             );
-            for (player, program) in company.players.iter().zip(&plan.programs) {
-                assert_eq!(program.blade, blade(*player));
-                assert!(program.ops.is_empty(), "a script says what it does");
+            for (participant, program) in deployment.participants.iter().zip(&plan.programs) {
+                assert_eq!(program.blade, blade(*participant));
+                assert!(program.ops.is_empty(), "the steps come from a script");
                 let fails = |(_, what): &(u64, Disturbance)| matches!(what, Disturbance::Crash { blade, .. } if *blade == program.blade);
                 assert!(!plan.disturbances.iter().any(fails));
             }
@@ -189,13 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds_of_weather_and_of_disturbances_come() {
+    fn all_kinds_of_faults_and_disturbances_come() {
         let plans: Vec<_> = plans().map(|(_, plan)| plan).collect();
-        let some = |is: fn(&Weather) -> bool| plans.iter().any(|plan| is(&plan.weather));
-        assert!(some(|weather| weather.loss > 0) && some(|weather| weather.duplication > 0));
-        assert!(some(|weather| weather.lateness > 0));
-        let is_calm =
-            |weather: &Weather| weather.loss + weather.duplication + weather.lateness == 0;
+        let some =
+            |is: fn(&NetworkFaults) -> bool| plans.iter().any(|plan| is(&plan.network_faults));
+        assert!(
+            some(|network_faults| network_faults.loss > 0)
+                && some(|network_faults| network_faults.duplication > 0)
+        );
+        assert!(some(|network_faults| network_faults.lateness > 0));
+        let is_calm = |network_faults: &NetworkFaults| {
+            network_faults.loss + network_faults.duplication + network_faults.lateness == 0
+        };
         assert!(some(is_calm));
         let all = || plans.iter().flat_map(|plan| &plan.disturbances);
         for change in [Change::Reset, Change::Split, Change::Merge] {
@@ -204,6 +216,6 @@ mod tests {
             assert!(all().any(|(_, what)| is(what)), "{change:?}");
         }
         assert!(all().any(|(_, what)| matches!(what, Disturbance::Crash { .. })));
-        assert!(all().any(|(_, what)| matches!(what, Disturbance::Unplug { .. })));
+        assert!(all().any(|(_, what)| matches!(what, Disturbance::LinkDown { .. })));
     }
 }

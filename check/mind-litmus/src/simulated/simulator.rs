@@ -9,8 +9,8 @@ use std::thread;
 use mind_cli::Interrupt;
 use mind_sim::Flaw;
 
+use super::assignment;
 use super::batch::{BatchError, Setting};
-use super::cast;
 use crate::{
     blades::layout::Layout,
     histogram::Histogram,
@@ -26,17 +26,17 @@ const BATCH: u64 = 50;
 pub struct Simulator {
     /// Where variables are.
     pub layout: Layout,
-    /// What everything is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Batches at a time.
     pub workers: NonZero<usize>,
-    /// What is broken on purpose.
+    /// The flaw, if there is one.
     pub flaw: Option<Flaw>,
-    /// Whether somebody wants it to end.
+    /// Whether the run was interrupted.
     pub interrupt: Interrupt,
 }
 
-/// A number for a batch, in which the test has its part: else all tests would meet the same weather.
+/// The seed of a batch, which depends on the test: else all tests would have the same faults.
 fn batch_seed(seed: u64, name: &str, number: u64) -> u64 {
     let mix = |sum: u64, part: u64| {
         // As in FNV-1a.
@@ -53,7 +53,7 @@ impl Runner for Simulator {
 
     fn check(&self, test: &Test) -> Result<(), Unable> {
         self.interrupt.check()?;
-        cast::check(test, self.layout).map_err(|error| Unable::Test(error.into()))
+        assignment::check(test, self.layout).map_err(|error| Unable::Test(error.into()))
     }
 
     fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable> {
@@ -86,7 +86,7 @@ impl Runner for Simulator {
                                     .for_each(|outcome| histogram.add(outcome, 1));
                             }
                             Err(error) => {
-                                // The same one of several, whoever comes first.
+                                // Always the same one of several, whichever comes first.
                                 if failed.as_ref().is_none_or(|(other, _)| number < *other) {
                                     *failed = Some((number, error));
                                 }
@@ -100,7 +100,7 @@ impl Runner for Simulator {
         let (histogram, failed) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         match failed {
             None => Ok(histogram),
-            // Each batch is a run of its own, which has no part in those of other tests.
+            // Each batch is an independent run.
             Some((_, error)) => Err(Unable::Test(error.into())),
         }
     }

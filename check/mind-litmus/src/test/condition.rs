@@ -1,5 +1,5 @@
-//! The final condition of a test: a proposition about registers and memory after all threads are
-//! through, and whether some, none or all outcomes are expected to make it true.
+//! The final condition of a test: a proposition about registers and memory after all threads have
+//! ended, and whether some, none or all outcomes are expected to make it true.
 
 use std::collections::BTreeSet;
 use std::fmt;

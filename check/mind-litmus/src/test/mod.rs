@@ -1,5 +1,5 @@
 //! A litmus test: what each thread does, where registers and memory start, and the condition on
-//! where they end. Whatever is a [`Test`] is consistent; [`Parts`] is what one is made from.
+//! where they end. A [`Test`] is consistent; [`Parts`] is what it is made from.
 
 mod condition;
 mod instruction;

@@ -58,7 +58,7 @@ pub enum TestError {
         accessed.bytes(), width.bytes()
     )]
     MixedSize {
-        /// Who.
+        /// Which thread.
         thread: usize,
         /// Which of its instructions, from 0.
         instruction: usize,
@@ -75,7 +75,7 @@ pub enum TestError {
         Operand::LARGEST
     )]
     Immediate {
-        /// Who.
+        /// Which thread.
         thread: usize,
         /// Which of its instructions, from 0.
         instruction: usize,

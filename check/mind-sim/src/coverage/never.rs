@@ -1,4 +1,4 @@
-//! What cannot happen, and why. The tests fail if it does.
+//! Which pairs are impossible, and why. The tests fail if one happens.
 
 use mind_common::{
     directory::{Prior, State},
@@ -8,7 +8,7 @@ use mind_machines::compute::page::{Event, Phase};
 
 use super::{Happening, Kind, Pair};
 
-/// Why it never happens, if it cannot.
+/// Why the pair is impossible, if it is.
 pub(super) fn why(pair: Pair) -> Option<&'static str> {
     match pair {
         Pair::Word(kind, happening) => of_word(kind, happening),
@@ -30,21 +30,21 @@ fn of_word(kind: Kind, happening: Happening) -> Option<&'static str> {
             "pages lead to a slot after it was opened, and no longer before it is freed; a packet \
              that looked up before finds it free only if it is held up within the switch"
         }
-        (Free, ListedGone | RequesterGone | Taken) => "it is nobody's",
+        (Free, ListedGone | RequesterGone | Taken) => "no region has it",
         (Invalid | Shared | Modified | Locked, Counted | Complete) => {
             "no invalidation is under way"
         }
         (ModifiedToShared | ModifiedToModified, Counted) => "there is one owner to answer",
         (Invalid | Shared | SharedToModified, WriteBack) => "it has no owner",
         (Locked, WriteBack) if kind.prior() != Some(Prior::Modified) => "it has no owner",
-        (Invalid, ListedGone) => "it lists nobody",
-        (Locked, ListedGone) if kind.prior() == Some(Prior::Invalid) => "it lists nobody",
-        (Invalid | Shared | Modified | Locked, RequesterGone) => "nobody waits for it",
-        (Locked, Taken) => "the controller has it, and does one thing after the other",
+        (Invalid, ListedGone) => "it lists no blade",
+        (Locked, ListedGone) if kind.prior() == Some(Prior::Invalid) => "it lists no blade",
+        (Invalid | Shared | Modified | Locked, RequesterGone) => "no blade waits for it",
+        (Locked, Taken) => "the controller has locked it, and makes one change after the other",
         (
             Invalid | Shared | Modified | SharedToModified | ModifiedToShared | ModifiedToModified,
             Given,
-        ) => "the controller gives back what it holds",
+        ) => "the controller unlocks only what it has locked",
         _ => return None,
     })
 }
@@ -55,27 +55,27 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
         (
             Absent | Shared | Modified | Cleaning { .. } | Leaving,
             Event::Data(_) | Event::Granted | Event::Refused(_),
-        ) => "no request is under way; an answer to an earlier one is not looked at",
+        ) => "no request is under way; an answer to an earlier one is ignored",
         (
             Absent | Reading | Acquiring | Shared | Upgrading | Modified | Leaving,
             Event::Stored | Event::NotStored(_),
-        ) => "no write-back is under way; an answer to an earlier one is not looked at",
+        ) => "no write-back is under way; an answer to an earlier one is ignored",
         (Reading | Acquiring, Event::Granted) => "only an upgrade is granted without the page",
         (Reading | Acquiring, Event::Refused(Refusal::NoCopy)) => {
             "only an upgrade is refused for want of a copy"
         }
         (Upgrading, Event::Refused(Refusal::NoCopy)) => {
-            "who has a copy is listed until it has answered, and it does not answer before its \
+            "a blade with a copy is listed until it has answered, and it does not answer before its \
              upgrade is over"
         }
         (Absent | Reading | Acquiring | Upgrading | Cleaning { .. } | Leaving, Event::Evict) => {
-            "what goes to make room is shared or modified"
+            "a page that is evicted is shared or modified"
         }
         (Cleaning { .. }, Event::NotStored(Refusal::Unreachable)) => {
             "memory blades stay as long as a run"
         }
         (Cleaning { .. }, Event::NotStored(Refusal::Stale)) => {
-            "whom the switch listens to owns what it writes back, and memory is fenced only \
+            "a blade whose packets the switch accepts owns what it writes back, and memory is fenced only \
              against those that it does not"
         }
         (
@@ -84,9 +84,9 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
                 residency_over: false,
                 ..
             },
-        ) => "only what was here for long enough is written back",
+        ) => "only a page whose residency is over is written back",
         (Acquiring | Upgrading | Modified | Cleaning { .. }, Event::Answered { .. }) => {
-            "it owes what an invalidation asks, which is not answered before it is given"
+            "it owes an invalidation, which is not answered before that is done"
         }
         _ => return None,
     })

@@ -1,4 +1,4 @@
-//! Kinds of words of the directory, and what can happen to one.
+//! Kinds of words of the directory, and the events of a word.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use mind_common::{
 };
 use mind_machines::datagram::{Body, Datagram};
 
-/// A kind of word: its state, and of a locked one what the region was.
+/// A kind of word: its state, and for a locked one the state before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(State, Option<Prior>);
 
@@ -44,7 +44,7 @@ impl Kind {
         self.0
     }
 
-    /// What it was, if it is locked.
+    /// The state before it was locked.
     pub const fn prior(self) -> Option<Prior> {
         self.1
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Something that happens to a word.
+/// An event of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Happening {
     /// A blade asks for a page, again or for the first time.
@@ -70,17 +70,17 @@ pub enum Happening {
     Complete,
     /// An answer to something else.
     Stale,
-    /// A write-back of a blade that may.
+    /// A write-back of the owner.
     WriteBack,
-    /// A write-back of another.
+    /// A write-back of another blade.
     LateWriteBack,
     /// A blade that it lists is gone.
     ListedGone,
     /// The blade that it is busy for, and does not list, is gone.
     RequesterGone,
-    /// The controller takes it.
+    /// The controller locks it.
     Taken,
-    /// The controller gives it back, or to somebody.
+    /// The controller unlocks it.
     Given,
 }
 
@@ -104,7 +104,8 @@ impl Happening {
         Self::Given,
     ];
 
-    /// What a packet of a compute blade is to the word of its page, if it got as far as that.
+    /// The event that a packet of a compute blade is for the word of its page, if it reached the
+    /// word.
     pub(crate) fn of_packet<P>(packet: &Datagram<P>, verdict: Verdict) -> Option<Self> {
         use Verdict::{
             Busy, Contended, Counted, DeadBlade, Fetch, Fetched, Grant, Granted, HandedOver,
@@ -128,7 +129,7 @@ impl Happening {
         }
     }
 
-    /// What the controller did that made `before` `after`.
+    /// The event that changed `before` to `after`, where the controller did.
     pub(crate) fn of_change(before: Word, after: Word) -> Option<Self> {
         if before == after {
             return None;
@@ -160,11 +161,11 @@ impl fmt::Display for Happening {
             Self::Complete => f.write_str("the last answer"),
             Self::Stale => f.write_str("a stale answer"),
             Self::WriteBack => f.write_str("a write-back"),
-            Self::LateWriteBack => f.write_str("a write-back of somebody who may not"),
+            Self::LateWriteBack => f.write_str("a write-back of a blade that is not the owner"),
             Self::ListedGone => f.write_str("a listed blade is gone"),
             Self::RequesterGone => f.write_str("the requester is gone"),
-            Self::Taken => f.write_str("the controller takes it"),
-            Self::Given => f.write_str("the controller gives it back"),
+            Self::Taken => f.write_str("the controller locks it"),
+            Self::Given => f.write_str("the controller unlocks it"),
         }
     }
 }

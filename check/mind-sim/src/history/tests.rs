@@ -1,4 +1,4 @@
-//! What is said of a page, in the right order and place, and of no other.
+//! The history of a page, in the right order and columns, without other pages.
 
 use mind_common::{
     addr::Region,
@@ -53,7 +53,7 @@ fn it_is_what_happened_to_the_page_and_where() {
         page: PAGE,
         own: HashSet::new(),
     };
-    let said = outcome.records.iter().filter_map(|record| {
+    let sent = outcome.records.iter().filter_map(|record| {
         let (at, text) = history.of(&record.what)?;
         Some(match at {
             At::Host(node) => format!("{node} {text}"),
@@ -61,8 +61,8 @@ fn it_is_what_happened_to_the_page_and_where() {
             At::Controller => format!("k {text}"),
         })
     });
-    let mut said: Vec<_> = said.collect();
-    said.retain(|line| !line.starts_with('k'));
+    let mut sent: Vec<_> = sent.collect();
+    sent.retain(|line| !line.starts_with('k'));
     let value = outcome.records.iter().find_map(|record| match record.what {
         What::Stored(_, place, value) if place.page == PAGE => Some(value),
         _ => None,
@@ -72,7 +72,7 @@ fn it_is_what_happened_to_the_page_and_where() {
     let asked = "INVALIDATE 4K slot 1 e2 for c1 to Shared, forward";
     let forward = format!("FORWARD 4K slot 1 e2 for c1 v2 {then}");
     let number = |start: &str| {
-        let line = said.iter().find(|line| line.starts_with(start));
+        let line = sent.iter().find(|line| line.starts_with(start));
         let number = line.and_then(|line| line[start.len()..].split(' ').next());
         number.unwrap().to_owned()
     };
@@ -102,7 +102,7 @@ fn it_is_what_happened_to_the_page_and_where() {
         "c0 protects".to_owned(),
         format!("c0 → #{write} WRITE v2 {then}"),
     ];
-    for (line, expected) in said.iter().zip(&expected) {
+    for (line, expected) in sent.iter().zip(&expected) {
         assert_eq!(line, expected);
     }
     let last = [
@@ -111,7 +111,7 @@ fn it_is_what_happened_to_the_page_and_where() {
         "c1 installs to read".to_owned(),
         format!("c1 t1 loads [1] = {value}"),
     ];
-    assert_eq!(said[said.len() - last.len()..], last);
+    assert_eq!(sent[sent.len() - last.len()..], last);
 }
 
 #[test]

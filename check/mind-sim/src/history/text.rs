@@ -1,4 +1,4 @@
-//! What happened, in a few words each.
+//! Records as short texts.
 
 use mind_common::{
     addr::{Region, WINDOW_BASE},
@@ -25,7 +25,7 @@ pub(super) fn copies(count: usize) -> String {
     }
 }
 
-/// What a thread wanted.
+/// The access of a thread.
 pub(super) const fn access(access: Access) -> &'static str {
     match access {
         Access::Read => "read",
@@ -33,7 +33,7 @@ pub(super) const fn access(access: Access) -> &'static str {
     }
 }
 
-/// What became of a copy.
+/// A change of a copy.
 pub(super) const fn cached(change: Cache) -> &'static str {
     match change {
         Cache::Installed(true) => "installs to write",
@@ -70,7 +70,8 @@ pub(super) fn packet(packet: &Datagram<Image>) -> String {
                 Want::Acquire => "ACQUIRE",
                 Want::Upgrade => "UPGRADE",
             };
-            // On its way to memory, it has the path in its place, and an offset for an address.
+            // On its way to memory, it has the transition in the attempt's place, and an offset for
+            // an address.
             let again = match envelope.attempt {
                 attempt if attempt > 0 && page.page.0 >= WINDOW_BASE => format!(" again {attempt}"),
                 _ => String::new(),
@@ -115,11 +116,11 @@ pub(super) fn packet(packet: &Datagram<Image>) -> String {
     format!("#{} {what}", envelope.seq)
 }
 
-/// What somebody wants of the controller.
+/// A request to the controller.
 pub(super) fn asked(ask: &Ask) -> String {
     let what = match ask.request {
         Request::Register(blade) => format!("register {blade}"),
-        Request::Lost(life) => format!("lost {}", life.blade),
+        Request::Lost(connection) => format!("lost {}", connection.blade),
         Request::ReportStuck(va) => format!("stuck {va}"),
         Request::ReportLoss(va) => format!("lost writes {va}"),
         Request::Sync { start, length } => format!("sync {start}+{}K", length >> 10),
@@ -140,7 +141,7 @@ pub(super) fn asked(ask: &Ask) -> String {
         } => format!("place {domain} {blade} {is_placed}"),
     };
     match ask.from {
-        Some(life) => format!("{}: {what}", life.blade),
+        Some(connection) => format!("{}: {what}", connection.blade),
         None => what,
     }
 }

@@ -1,4 +1,4 @@
-//! Runs in which a bit of everything happens.
+//! Runs with a mix of all disturbances.
 
 use mind_common::{
     addr::{MAX_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE},
@@ -7,21 +7,21 @@ use mind_common::{
 use mind_machines::Node;
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program,
-    QUICK, Weather, blade, dice,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, Op, Place,
+    Plan, Program, QUICK, blade, generator,
 };
 
-/// The run that a seed stands for.
+/// The run of a seed.
 pub(super) fn plan(seed: u64) -> Plan {
-    let mut random = dice(seed, 1);
+    let mut random = generator(seed, 1);
     let random = &mut random;
     let blades = random.u8(2..=8);
     let memories = random.u8(1..=2);
     let domains = random.u32(1..=2);
     let areas = areas(random, memories, domains);
-    let weather = weather(random);
+    let network_faults = network_faults(random);
     let programs = programs(random, blades, &areas);
-    let disturbances = disturbances(random, blades, memories, &areas, weather.until);
+    let disturbances = disturbances(random, blades, memories, &areas, network_faults.until);
     Plan {
         seed,
         blades,
@@ -33,15 +33,15 @@ pub(super) fn plan(seed: u64) -> Plan {
         },
         areas,
         programs,
-        // Most are busy for as long as things go wrong.
+        // Most threads are busy until the faults stop.
         pace: match random.u8(0..4) {
             0 => QUICK,
-            _ => QUICK.max(weather.until / 20),
+            _ => QUICK.max(network_faults.until / 20),
         },
         load: Load::default(),
-        weather,
+        network_faults,
         disturbances,
-        echoes: Vec::new(),
+        triggers: Vec::new(),
         flaw: None,
     }
 }
@@ -80,14 +80,14 @@ pub(super) fn mapping(random: &mut fastrand::Rng) -> Mapping {
     match random.u8(0..8) {
         0..3 => Mapping::Map,
         3 => Mapping::Unmap,
-        4 | 5 => Mapping::Freeze,
-        _ => Mapping::Thaw,
+        4 | 5 => Mapping::MakeReadOnly,
+        _ => Mapping::MakeWritable,
     }
 }
 
-fn weather(random: &mut fastrand::Rng) -> Weather {
+fn network_faults(random: &mut fastrand::Rng) -> NetworkFaults {
     let until = match random.u8(0..16) {
-        // Long enough for blades to give up.
+        // Long enough for blades to give requests up.
         0 => random.u64(1_000 * MILLISECOND..9_000 * MILLISECOND),
         _ => random.u64(10 * MILLISECOND..200 * MILLISECOND),
     };
@@ -98,7 +98,7 @@ fn weather(random: &mut fastrand::Rng) -> Weather {
             0
         }
     };
-    Weather {
+    NetworkFaults {
         loss: up_to(300),
         duplication: up_to(500),
         lateness: up_to(300),
@@ -109,7 +109,7 @@ fn weather(random: &mut fastrand::Rng) -> Weather {
 
 pub(super) fn pick(random: &mut fastrand::Rng, area: &Area, hot: u64) -> Va {
     let pages = area.region.size() >> PAGE_SHIFT;
-    // A few pages are fought over, or nothing happens between blades.
+    // A few pages are contended, or blades share nothing.
     let among = if random.u8(0..4) == 0 {
         pages
     } else {
@@ -161,7 +161,7 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
         .collect()
 }
 
-/// How long something lasts: mostly until somebody asks again, or until blades are sent away.
+/// How long a disturbance lasts: mostly until requests are repeated, or until blades are ended.
 pub(super) fn duration(random: &mut fastrand::Rng) -> u64 {
     match random.u8(0..8) {
         0 => random.u64(0..7_000 * MILLISECOND),
@@ -177,7 +177,7 @@ pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: DomainId)
         domain,
         threads: if random.u8(0..4) == 0 { 1 } else { usize::MAX },
         back: match random.u8(0..4) {
-            // While what it asked for is on its way.
+            // While its request is under way.
             0..2 => random.u64(0..MILLISECOND),
             2 => random.u64(0..10 * MILLISECOND),
             _ => duration(random),
@@ -201,7 +201,7 @@ fn disturbances(
             let what = match random.u8(0..18) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
-                    // A daemon that dies is missed at once, a host after a while.
+                    // The loss of a daemon is noticed at once, that of a host after a while.
                     noticed: if random.bool() {
                         random.u64(0..MILLISECOND)
                     } else {
@@ -216,7 +216,7 @@ fn disturbances(
                     blade: compute,
                     lasts: duration(random),
                 },
-                9 if crashes => Disturbance::Sever {
+                9 if crashes => Disturbance::Disconnect {
                     blade: compute,
                     noticed: duration(random),
                     found: duration(random),
@@ -231,7 +231,7 @@ fn disturbances(
                 },
                 14 | 15 => exit(random, compute, area.domain),
                 12 | 13 => Disturbance::Mapping(mapping(random), area.domain, area.region),
-                _ => Disturbance::Unplug {
+                _ => Disturbance::LinkDown {
                     node: if random.u8(0..5) == 0 {
                         Node::Memory(random.u8(0..memories))
                     } else {

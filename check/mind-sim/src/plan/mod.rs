@@ -1,15 +1,15 @@
-//! What a run is: who is there, what programs do, what goes wrong. Explicit lists, so that a run
-//! can be cut down to what matters; how long things take and which packets are lost is thrown from
-//! the seed as the run goes.
+//! The description of a run: blades, programs' operations, faults. Explicit lists, so that a run
+//! can be reduced to what matters; durations and lost packets are drawn from the seed during the
+//! run.
 //!
-//! * `general`: runs in which a bit of everything happens,
-//! * `fight`: runs in which little is fought over,
-//! * `scene`: runs in which something is done step by step,
-//! * `text`: what people read of a plan.
+//! * `general`: runs with a mix of all disturbances,
+//! * `contention`: runs in which all blades access the same few pages,
+//! * `sequence`: runs in which blades follow a fixed sequence of steps,
+//! * `text`: plans as text.
 
-mod fight;
+mod contention;
 mod general;
-mod scene;
+mod sequence;
 pub(crate) mod text;
 
 use mind_common::{
@@ -19,12 +19,11 @@ use mind_common::{
 use mind_machines::Node;
 
 use crate::{
-    echo::{Echo, Then},
     flaw::Flaw,
+    trigger::{Effect, Trigger},
 };
 
-/// Words of a page that somebody looks at; they stand for all 512. A litmus test has as many variables
-/// on a page at most.
+/// Words of a page that are simulated; they stand for all 512. A litmus test has as many variables on a page at most.
 pub const WORDS: usize = 8;
 
 /// Those of them that the plans of seeds use, the first ones: few, so that threads meet at the same one.
@@ -32,7 +31,7 @@ pub(crate) const DRAWN_WORDS: usize = 4;
 
 const _: () = assert!(DRAWN_WORDS <= WORDS);
 
-/// What is in a page.
+/// The content of a page.
 pub type Image = [u64; WORDS];
 
 /// Milliseconds, in nanoseconds.
@@ -50,7 +49,7 @@ pub struct Place {
     pub word: usize,
 }
 
-/// What a thread does.
+/// An operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Reads a word.
@@ -59,16 +58,16 @@ pub enum Op {
     Store(Place),
     /// Reads and writes a word in one.
     Exchange(Place),
-    /// Has what was written into these pages written back.
+    /// Syncs these pages.
     Sync(Region),
-    /// Has an area mapped, unmapped or protected.
+    /// Maps, unmaps or protects an area.
     Mapping(Mapping, Region),
     /// Waits until that time, in nanoseconds.
     Until(u64),
 }
 
 impl Op {
-    /// Whether it is about that region.
+    /// Whether it concerns that region.
     pub(crate) fn is_within(self, region: Region) -> bool {
         match self {
             Self::Load(place) | Self::Store(place) | Self::Exchange(place) => {
@@ -83,14 +82,14 @@ impl Op {
 /// What may be done to an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mapping {
-    /// It is there, zeroed.
+    /// It is mapped, zeroed.
     Map,
-    /// It is there no more.
+    /// It is unmapped.
     Unmap,
     /// It may be read only.
-    Freeze,
+    MakeReadOnly,
     /// It may be read and written.
-    Thaw,
+    MakeWritable,
 }
 
 /// A thread of a program.
@@ -100,14 +99,14 @@ pub struct Program {
     pub blade: BladeId,
     /// In which protection domain.
     pub domain: DomainId,
-    /// What it does, one after the other.
+    /// Its operations, in order.
     pub ops: Vec<Op>,
 }
 
 /// Memory of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Whose it is.
+    /// The domain that it belongs to.
     pub domain: DomainId,
     /// Where, as one region at first.
     pub region: Region,
@@ -119,12 +118,12 @@ pub struct Area {
     pub is_mapped: bool,
 }
 
-/// What the network does until its faults stop.
+/// The faults of the network until they stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weather {
+pub struct NetworkFaults {
     /// Of 1000 packets on a cable, how many are lost.
     pub loss: u32,
-    /// Of 1000 packets on a cable, how many come more than once.
+    /// Of 1000 packets on a cable, how many are duplicated.
     pub duplication: u32,
     /// Of 1000 packets on a cable, how many are late.
     pub lateness: u32,
@@ -134,40 +133,40 @@ pub struct Weather {
     pub until: u64,
 }
 
-/// How late those are who have more to do than they can, until nothing goes wrong any more.
+/// Delays of busy daemons and of the controller, until the faults stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How late a compute blade's daemon hears of a fault, at most, in nanoseconds.
+    /// How late a compute blade's daemon receives a fault, at most, in nanoseconds.
     pub faults: u64,
-    /// Of 1000 faults, how many are that late; it hears of the others at once.
+    /// Of 1000 faults, how many are that late; the others are received at once.
     pub late_faults: u32,
-    /// How late it looks at its timers, at most, in nanoseconds.
+    /// How late it handles its timers, at most, in nanoseconds.
     pub timers: u64,
-    /// What a step of the controller's takes, at most, in nanoseconds.
+    /// How long a step of the controller takes, at most, in nanoseconds.
     pub controller: u64,
-    /// How long a compute blade keeps a page at least, in nanoseconds; for the whole run.
-    pub hold: u64,
+    /// The least residency of a page on a compute blade, in nanoseconds; for the whole run.
+    pub residency: u64,
 }
 
 impl Default for Load {
-    /// Nobody has much to do.
+    /// No daemon is busy.
     fn default() -> Self {
         Self {
             faults: 20_000,
             late_faults: 1000,
             timers: 20_000,
             controller: 5_000,
-            hold: 10_000,
+            residency: 10_000,
         }
     }
 }
 
-/// Something that happens to the system from outside.
+/// A disturbance of the system from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disturbance {
     /// An operator, or the policy, changes the region that the address is in.
     Change(Change, Va),
-    /// Somebody maps, unmaps or protects the domain's area.
+    /// The domain's area is mapped, unmapped or protected.
     Mapping(Mapping, DomainId, Region),
     /// A memory blade cannot zero pages.
     Unzeroed {
@@ -178,27 +177,27 @@ pub enum Disturbance {
     },
     /// The program in TC is gone from a compute blade's port.
     WithoutTc {
-        /// Whose.
+        /// Of which blade.
         blade: BladeId,
         /// For how long, in nanoseconds.
         lasts: u64,
     },
-    /// Nothing passes a cable.
-    Unplug {
-        /// Whose.
+    /// A blade's link is down: no packet passes its cable.
+    LinkDown {
+        /// Of which blade.
         node: Node,
         /// For how long, in nanoseconds.
         lasts: u64,
     },
-    /// The daemon of a compute blade stands still, and goes on where it was; programs run on what
-    /// they have.
+    /// The daemon of a compute blade hangs, and goes on where it was; programs run on the pages
+    /// that they have.
     Hang {
-        /// Whose.
+        /// Of which blade.
         blade: BladeId,
         /// For how long, in nanoseconds.
         lasts: u64,
     },
-    /// Threads of a domain on a compute blade fail, its first ones; what others there have stays.
+    /// The first threads of a domain on a compute blade end; pages of others there stay.
     Exit {
         /// On which.
         blade: BladeId,
@@ -209,50 +208,52 @@ pub enum Disturbance {
         /// After how many nanoseconds they are started again.
         back: u64,
     },
-    /// The connection between a compute blade and the controller breaks: what either says is lost.
-    Sever {
-        /// Whose.
+    /// The connection between a compute blade and the controller breaks: messages in both
+    /// directions are lost.
+    Disconnect {
+        /// Of which blade.
         blade: BladeId,
         /// After how many nanoseconds the controller finds out.
         noticed: u64,
-        /// After how many nanoseconds the blade finds out, and begins a new life.
+        /// After how many nanoseconds the blade finds out, and registers as a new incarnation.
         found: u64,
     },
-    /// A compute blade fails, with all that it has.
+    /// A compute blade crashes and loses its state.
     Crash {
         /// Which.
         blade: BladeId,
         /// After how many nanoseconds the controller finds out.
         noticed: u64,
-        /// After how many nanoseconds it begins a new life.
+        /// After how many nanoseconds it registers as a new incarnation.
         back: u64,
     },
 }
 
 impl Disturbance {
-    /// The compute blade that it happens to, if it happens to one.
+    /// The compute blade that it concerns, if it concerns one.
     pub(crate) const fn blade(self) -> Option<BladeId> {
         match self {
             Self::Crash { blade, .. }
             | Self::Hang { blade, .. }
             | Self::Exit { blade, .. }
             | Self::WithoutTc { blade, .. }
-            | Self::Sever { blade, .. }
-            | Self::Unplug {
+            | Self::Disconnect { blade, .. }
+            | Self::LinkDown {
                 node: Node::Compute(blade),
                 ..
             } => Some(blade),
-            Self::Unplug { .. } | Self::Change(..) | Self::Mapping(..) | Self::Unzeroed { .. } => {
-                None
-            }
+            Self::LinkDown { .. }
+            | Self::Change(..)
+            | Self::Mapping(..)
+            | Self::Unzeroed { .. } => None,
         }
     }
 }
 
-/// What may be done to a region.
+/// A change of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Everybody gives it up.
+    /// Every blade gives it up.
     Reset,
     /// Its halves become regions.
     Split,
@@ -263,7 +264,7 @@ pub enum Change {
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Of all dice that are thrown as the run goes.
+    /// The seed of all random numbers of the run.
     pub seed: u64,
     /// Compute blades.
     pub blades: u8,
@@ -275,17 +276,17 @@ pub struct Plan {
     pub areas: Vec<Area>,
     /// The threads.
     pub programs: Vec<Program>,
-    /// What a thread does between two operations takes at most so long, in nanoseconds.
+    /// The longest pause of a thread between two operations, in nanoseconds.
     pub pace: u64,
     /// How late daemons and controller are.
     pub load: Load,
     /// The network.
-    pub weather: Weather,
-    /// What else happens, and when, in nanoseconds.
+    pub network_faults: NetworkFaults,
+    /// The disturbances, with their times in nanoseconds.
     pub disturbances: Vec<(u64, Disturbance)>,
-    /// What follows when something happens.
-    pub echoes: Vec<Echo>,
-    /// What is broken on purpose.
+    /// Effects that follow events.
+    pub triggers: Vec<Trigger>,
+    /// The flaw, if there is one.
     pub flaw: Option<Flaw>,
 }
 
@@ -294,14 +295,15 @@ pub(crate) const fn blade(number: u8) -> BladeId {
     BladeId::from_low_bits(number as u64)
 }
 
-/// The dice of one of many uses, so that one more throw of one leaves the others as they are.
-pub(crate) fn dice(seed: u64, purpose: u64) -> fastrand::Rng {
+/// The random numbers for one of many purposes, so that one more number of one does not change the
+/// others.
+pub(crate) fn generator(seed: u64, purpose: u64) -> fastrand::Rng {
     let mut first = fastrand::Rng::with_seed(seed);
     let mixed = first.u64(..) ^ purpose.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     fastrand::Rng::with_seed(mixed)
 }
 
-/// One blade with one region of two pages, on which nobody does anything and nothing goes wrong.
+/// One blade with one region of two pages, without programs and faults.
 #[cfg(test)]
 pub(crate) fn calm(until: u64) -> Plan {
     let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 1);
@@ -320,7 +322,7 @@ pub(crate) fn calm(until: u64) -> Plan {
         programs: Vec::new(),
         pace: 1_000,
         load: Load::default(),
-        weather: Weather {
+        network_faults: NetworkFaults {
             loss: 0,
             duplication: 0,
             lateness: 0,
@@ -328,17 +330,17 @@ pub(crate) fn calm(until: u64) -> Plan {
             until,
         },
         disturbances: Vec::new(),
-        echoes: Vec::new(),
+        triggers: Vec::new(),
         flaw: None,
     }
 }
 
 impl Plan {
-    /// The run that a seed stands for: every fifth is a scene, and every second of the others a fight.
+    /// The run of a seed: every fifth is a sequence, and every second of the others has contention.
     pub fn of_seed(seed: u64) -> Self {
         match seed % 5 {
-            4 => scene::plan(seed),
-            _ if seed % 2 == 1 => fight::plan(seed),
+            4 => sequence::plan(seed),
+            _ if seed % 2 == 1 => contention::plan(seed),
             _ => general::plan(seed),
         }
     }
@@ -349,12 +351,15 @@ impl Plan {
         self.areas.iter().find(is_it)
     }
 
-    /// When the last of what goes wrong is over, in nanoseconds.
+    /// When the last fault or disturbance is over, in nanoseconds.
     pub(crate) fn calm_at(&self) -> u64 {
-        let followers = self.echoes.iter().filter_map(|echo| match echo.then {
-            Then::Happens(what) => Some((self.weather.until + echo.within, what)),
-            Then::Arrives(_) => None,
-        });
+        let followers = self
+            .triggers
+            .iter()
+            .filter_map(|trigger| match trigger.effect {
+                Effect::Happens(what) => Some((self.network_faults.until + trigger.within, what)),
+                Effect::Arrives(_) => None,
+            });
         let disturbances = self.disturbances.iter().copied().chain(followers);
         let ends = disturbances.map(|(at, what)| match what {
             Disturbance::Change(..) | Disturbance::Mapping(..) => at,
@@ -362,15 +367,15 @@ impl Plan {
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Exit { back, .. } => at.saturating_add(back),
-            Disturbance::Sever { noticed, found, .. } => at.saturating_add(noticed.max(found)),
+            Disturbance::Disconnect { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
-            // Not beyond the end of the weather.
-            Disturbance::Unplug { .. } => at,
+            // Not beyond the end of the network's faults.
+            Disturbance::LinkDown { .. } => at,
         });
-        ends.max().unwrap_or(0).max(self.weather.until)
+        ends.max().unwrap_or(0).max(self.network_faults.until)
     }
 
-    /// How many things its programs do.
+    /// How many operations its programs have.
     pub fn operations(&self) -> usize {
         self.programs.iter().map(|program| program.ops.len()).sum()
     }

@@ -1,11 +1,11 @@
-//! Plans as people read them.
+//! Plans as text.
 
 use std::fmt;
 
 use super::{Area, Change, DRAWN_WORDS, Disturbance, Image, Mapping, Op, Place, Plan};
 
-/// The words of a page that people read: those that plans use, and what is behind them up to the last
-/// that is not zero.
+/// The words of a page that are printed: those that plans use, and the following ones up to the
+/// last that is not zero.
 pub(crate) fn words(image: &Image) -> &[u64] {
     let used = image.iter().rposition(|word| *word != 0);
     let count = used.map_or(0, |last| last + 1);
@@ -32,8 +32,8 @@ impl fmt::Display for Mapping {
         f.write_str(match self {
             Self::Map => "map",
             Self::Unmap => "unmap",
-            Self::Freeze => "make read-only",
-            Self::Thaw => "make writable",
+            Self::MakeReadOnly => "make read-only",
+            Self::MakeWritable => "make writable",
         })
     }
 }
@@ -55,13 +55,13 @@ impl fmt::Display for Area {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, region, .. } = self;
         write!(f, "{region} of {domain}")?;
-        let said = [
+        let sent = [
             (self.fails, "fails after losses"),
             (!self.is_writable, "read-only"),
             (!self.is_mapped, "not mapped at first"),
         ];
-        let mut said = said.iter().filter(|(is_so, _)| *is_so);
-        said.try_for_each(|(_, what)| write!(f, ", {what}"))
+        let mut sent = sent.iter().filter(|(is_so, _)| *is_so);
+        sent.try_for_each(|(_, what)| write!(f, ", {what}"))
     }
 }
 
@@ -78,8 +78,8 @@ impl fmt::Display for Disturbance {
             Self::WithoutTc { blade, lasts } => {
                 write!(f, "no TC for {blade} for {}", Micros(lasts))
             }
-            Self::Unplug { node, lasts } => {
-                write!(f, "{node} is unplugged for {}", Micros(lasts))
+            Self::LinkDown { node, lasts } => {
+                write!(f, "{node} has no link for {}", Micros(lasts))
             }
             Self::Hang { blade, lasts } => write!(f, "{blade} hangs for {}", Micros(lasts)),
             Self::Exit {
@@ -98,7 +98,7 @@ impl fmt::Display for Disturbance {
                     "{count} threads of {domain} on {blade} fail, back after {back}"
                 )
             }
-            Self::Sever {
+            Self::Disconnect {
                 blade,
                 noticed,
                 found,
@@ -133,15 +133,15 @@ impl fmt::Display for Plan {
             capacity,
             pace,
             load,
-            weather,
+            network_faults,
             ..
         } = self;
         let pace = Micros(*pace);
         writeln!(
             f,
-            "dice {seed}; {blades} compute blades, {memories} memory blades, {capacity} pages a cache; pace {pace}"
+            "seed {seed}; {blades} compute blades, {memories} memory blades, {capacity} pages a cache; pace {pace}"
         )?;
-        writeln!(f, "{load:?}\n{weather:?}")?;
+        writeln!(f, "{load:?}\n{network_faults:?}")?;
         for area in &self.areas {
             writeln!(f, "area {area}")?;
         }
@@ -153,8 +153,8 @@ impl fmt::Display for Plan {
         for (at, disturbance) in &self.disturbances {
             writeln!(f, "{}: {disturbance}", Micros(*at))?;
         }
-        for echo in &self.echoes {
-            writeln!(f, "{echo:?}")?;
+        for trigger in &self.triggers {
+            writeln!(f, "{trigger:?}")?;
         }
         match self.flaw {
             Some(flaw) => writeln!(f, "broken: {flaw:?}"),
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_nobody_uses_are_not_shown() {
+    fn unused_words_are_not_shown() {
         let mut image = Image::default();
         assert_eq!(words(&image), [0; DRAWN_WORDS]);
         image[1] = 7;

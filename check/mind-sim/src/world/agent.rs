@@ -1,5 +1,5 @@
-//! Compute blades: what they do when a packet, a fault, a command or a time comes, as the real
-//! daemon does it.
+//! The agents of compute blades: how they handle packets, faults, commands and timers, as the real
+//! daemon does.
 
 use mind_common::{
     addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
@@ -23,11 +23,11 @@ use crate::{
     world::{Event, World},
 };
 
-/// What a command or an answer takes between the controller and an agent, in nanoseconds.
+/// How long a message between the controller and an agent takes, in nanoseconds.
 const CONTROL: std::ops::Range<u64> = 20_000..200_000;
-/// How long the controller waits until a blade has flushed, in nanoseconds.
+/// How long the controller waits for a flush, in nanoseconds.
 const FLUSH_LIMIT: u64 = 2_000_000_000;
-/// How soon a daemon that was sent away is started again, in nanoseconds.
+/// After how long a daemon that was ended is started again, in nanoseconds.
 pub(crate) const RESTART: u64 = 5_000_000;
 /// Flushes that threads asked for, by token: this and the ticket of the thread.
 const OF_THREAD: u64 = 1 << 32;
@@ -37,55 +37,57 @@ impl World<'_> {
 
     fn arrival(&mut self, link: Link, to_controller: bool) -> u64 {
         let at = self.queue.now() + self.random.u64(CONTROL);
-        let last = self.said.entry((link, to_controller)).or_default();
+        let last = self.sent.entry((link, to_controller)).or_default();
         *last = at.max(*last);
         *last
     }
 
-    /// The controller says something.
-    pub(crate) fn tell(&mut self, link: Link, command: Command) {
+    /// The controller sends a command.
+    pub(crate) fn send_command(&mut self, link: Link, command: Command) {
         self.record(What::Command(link, command));
         let at = self.arrival(link, false);
         self.queue.at(at, Event::Command(link, command));
         if let Command::Flush { id, .. } = command {
-            let overdue = Event::Hear(Input::Overdue { id });
+            let overdue = Event::ControllerInput(Input::Overdue { id });
             self.queue.after(FLUSH_LIMIT, overdue);
         }
     }
 
-    /// The controller is asked for something.
-    pub(crate) fn hear(&mut self, ask: Ask) {
+    /// The controller receives a request.
+    pub(crate) fn receive_from_controller(&mut self, ask: Ask) {
         let delay = self.random.u64(CONTROL);
-        self.queue.after(delay, Event::Hear(Input::Ask(ask)));
+        self.queue
+            .after(delay, Event::ControllerInput(Input::Ask(ask)));
     }
 
-    fn say(&mut self, life: Connection, input: Input) {
-        let is_severed = |host: &mut Host| host.life == life && host.is_severed;
-        if self.host(life.blade).is_some_and(is_severed) {
+    fn send_to_controller(&mut self, connection: Connection, input: Input) {
+        let is_disconnected =
+            |host: &mut Host| host.connection == connection && host.is_disconnected;
+        if self.host(connection.blade).is_some_and(is_disconnected) {
             return;
         }
-        let at = self.arrival(Link::Compute(life.to_qp()), true);
-        self.queue.at(at, Event::Hear(input));
+        let at = self.arrival(Link::Compute(connection.to_qp()), true);
+        self.queue.at(at, Event::ControllerInput(input));
     }
 
-    pub(crate) fn ask(&mut self, life: Connection, id: u32, request: Request) {
-        let from = Some(life);
-        self.say(life, Input::Ask(Ask { from, id, request }));
+    pub(crate) fn ask(&mut self, connection: Connection, id: u32, request: Request) {
+        let from = Some(connection);
+        self.send_to_controller(connection, Input::Ask(Ask { from, id, request }));
     }
 
-    /// An agent is told something.
-    pub(crate) fn obey(&mut self, link: Link, command: Command) {
+    /// A command arrives at an agent.
+    pub(crate) fn command_arrived(&mut self, link: Link, command: Command) {
         match link {
-            Link::Memory(number) => self.obey_at_memory(link, number, command),
+            Link::Memory(number) => self.command_memory(link, number, command),
             Link::Compute(_) => {
-                if let Some(life) = link.life() {
-                    self.obey_at_blade(life, command);
+                if let Some(connection) = link.life() {
+                    self.command_blade(connection, command);
                 }
             }
         }
     }
 
-    fn obey_at_memory(&mut self, link: Link, number: u8, command: Command) {
+    fn command_memory(&mut self, link: Link, number: u8, command: Command) {
         let fences = !self.has(Flaw::NoFences);
         let Some(memory) = self.memories.get_mut(&number) else {
             return;
@@ -94,7 +96,7 @@ impl World<'_> {
             Command::Zero { id, .. } if self.mapped.unzeroed(number) > self.queue.now() => {
                 let at = self.arrival(link, true);
                 let answer = Input::Answer { id, done: false };
-                self.queue.at(at, Event::Hear(answer));
+                self.queue.at(at, Event::ControllerInput(answer));
                 return;
             }
             Command::Zero { id, first, count } => {
@@ -111,8 +113,11 @@ impl World<'_> {
                 }
                 id
             }
-            Command::FenceBlade { id, life } => {
-                memory.fence_blade(life);
+            Command::FenceBlade {
+                id,
+                life: connection,
+            } => {
+                memory.fence_blade(connection);
                 id
             }
             Command::Registered
@@ -122,16 +127,16 @@ impl World<'_> {
         };
         let at = self.arrival(link, true);
         self.queue
-            .at(at, Event::Hear(Input::Answer { id, done: true }));
+            .at(at, Event::ControllerInput(Input::Answer { id, done: true }));
     }
 
-    fn obey_at_blade(&mut self, life: Connection, command: Command) {
-        let blade = life.blade;
+    fn command_blade(&mut self, connection: Connection, command: Command) {
+        let blade = connection.blade;
         if command == Command::Registered {
-            self.live(life);
+            self.begin_incarnation(connection);
             return;
         }
-        let hears = |host: &mut Host| host.life == life && !host.is_severed;
+        let hears = |host: &mut Host| host.connection == connection && !host.is_disconnected;
         if !self.host(blade).is_some_and(hears) {
             return;
         }
@@ -139,7 +144,7 @@ impl World<'_> {
             Command::Flush { id, start, length } => {
                 self.flush(blade, start, length, None, u64::from(id));
             }
-            Command::Reply { id, done } => match self.bearer(id & !ENTRY) {
+            Command::Reply { id, done } => match self.thread_of(id & !ENTRY) {
                 Some(thread) if id & ENTRY != 0 => self.entered(thread),
                 Some(thread) => self.synced(thread, done),
                 None => {}
@@ -155,9 +160,9 @@ impl World<'_> {
         }
     }
 
-    // What comes.
+    // Inputs.
 
-    /// Hands something to a blade, and does what it wants.
+    /// Gives a blade's machine an input, and carries out its actions.
     fn with_blade(
         &mut self,
         blade: BladeId,
@@ -199,7 +204,7 @@ impl World<'_> {
         );
         if let Some(host) = self.host(blade)
             && is_done
-            && packet.envelope.qp == host.life.to_qp()
+            && packet.envelope.qp == host.connection.to_qp()
             && let Some((page, count)) = host.writing.remove(&packet.seq().get())
             && !host.is_cut
         {
@@ -222,18 +227,21 @@ impl World<'_> {
     pub(crate) fn fault(
         &mut self,
         thread: usize,
-        life: Connection,
+        connection: Connection,
         page: PageRequest,
         access: Access,
     ) {
         if self.threads[thread].is_down() {
             return;
         }
-        if self.host(life.blade).is_some_and(|host| host.life == life) {
-            self.heard(thread, page.page);
+        if self
+            .host(connection.blade)
+            .is_some_and(|host| host.connection == connection)
+        {
+            self.fault_received(thread, page.page);
         }
-        self.with_blade(life.blade, None, |now, host, actions| {
-            if host.life == life {
+        self.with_blade(connection.blade, None, |now, host, actions| {
+            if host.connection == connection {
                 host.blade.fault(now, page, access, actions);
             }
         });
@@ -253,7 +261,7 @@ impl World<'_> {
         });
     }
 
-    /// Flushes for a thread's sake.
+    /// Flushes for a thread's sync.
     pub(crate) fn flush_for(
         &mut self,
         thread: usize,
@@ -266,13 +274,13 @@ impl World<'_> {
         self.flush(blade, start, length, Some(domain), token);
     }
 
-    // What blades want.
+    // Actions.
 
     fn carry_out(&mut self, blade: BladeId, action: Action, data: Option<Image>) {
         let Some(host) = self.machines.get_mut(&blade).and_then(|m| m.host.as_mut()) else {
             return;
         };
-        let life = host.life;
+        let connection = host.connection;
         let persists = self.persists;
         let protects = self.plan.flaw != Some(Flaw::NoProtection);
         match action {
@@ -354,26 +362,28 @@ impl World<'_> {
                 if !host.is_cut {
                     self.fail(Failure::Refused(blade, page.page));
                 }
-                self.ask(life, 0, Request::ReportLoss(page.page));
+                self.ask(connection, 0, Request::ReportLoss(page.page));
             }
-            Action::ReportStuck { page } => self.ask(life, 0, Request::ReportStuck(page.page)),
+            Action::ReportStuck { page } => {
+                self.ask(connection, 0, Request::ReportStuck(page.page))
+            }
             Action::Served { .. } => {}
             Action::Stepped { before, event, .. } => {
                 self.happened(Pair::Page(before, event), Some(blade));
             }
             Action::Flushed { token } if token & OF_THREAD != 0 => {
                 let ticket = (token & !OF_THREAD) as u32;
-                if let Some(thread) = self.bearer(ticket)
-                    && let Some((start, length)) = self.threads[thread].flushed(life)
+                if let Some(thread) = self.thread_of(ticket)
+                    && let Some((start, length)) = self.threads[thread].flushed(connection)
                 {
                     let sync = Request::Sync { start, length };
-                    self.ask(life, ticket, sync);
+                    self.ask(connection, ticket, sync);
                 }
             }
             Action::Flushed { token: OF_DOMAIN } => {}
             Action::Flushed { token } => {
                 let id = token as u32;
-                self.say(life, Input::Answer { id, done: true });
+                self.send_to_controller(connection, Input::Answer { id, done: true });
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What shared memory must be: of each page, what is in it now, and what was in it since it was
-//! last acknowledged. Knows nothing of the directory and of memory blades.
+//! The expected content of shared memory: of each page, the present content, and the contents since
+//! the last acknowledged one. Independent of the directory and of memory blades.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use mind_common::addr::Va;
 
 use crate::plan::{Image, Place, text::words};
 
-/// What a page must be.
+/// The expected content of a page.
 #[derive(Clone, Debug, Default)]
-struct Truth {
-    /// What was in it, from what was acknowledged last to what was written last; empty for zeros.
+struct Expected {
+    /// Its contents, from the last acknowledged to the last written; empty for zeros.
     images: Vec<Image>,
-    /// How many were before the first of them.
+    /// How many contents were before the first of them.
     before: u64,
-    /// Its writer is gone: it is any of the images, and it is not known yet which.
+    /// Its writer is gone: its content is any of the images.
     is_open: bool,
 }
 
-impl Truth {
+impl Expected {
     fn now(&self) -> Image {
         self.images.last().copied().unwrap_or_default()
     }
 
-    /// Only the latest counts any more.
+    /// Its content is `image` from now on.
     fn settle(&mut self, image: Image) {
         self.before += self.images.len().saturating_sub(1) as u64;
         self.images = vec![image];
@@ -31,7 +31,7 @@ impl Truth {
     }
 }
 
-/// What went wrong with what a page has in it.
+/// A wrong content of a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// A load found something else than was stored last.
@@ -57,28 +57,28 @@ pub enum Wrong {
         page: Va,
         /// What came.
         found: Image,
-        /// What it must be: the last of these, or any of them if its writer is gone.
+        /// The expected content: the last of these, or any of them if its writer is gone.
         expected: Vec<Image>,
     },
 }
 
-/// What all pages must be.
+/// The expected contents of all pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checker {
-    pages: BTreeMap<Va, Truth>,
+    pages: BTreeMap<Va, Expected>,
     /// Pages that turned out to be older than what was written last.
     lost: Vec<Va>,
 }
 
 impl Checker {
-    fn truth(&mut self, page: Va) -> &mut Truth {
+    fn expected(&mut self, page: Va) -> &mut Expected {
         self.pages.entry(page).or_default()
     }
 
     /// A thread loads a word.
     pub(crate) fn load(&mut self, place: Place, found: u64) -> Result<(), Wrong> {
         let Place { page, word } = place;
-        let stored = self.truth(page).now()[word];
+        let stored = self.expected(page).now()[word];
         if stored == found {
             Ok(())
         } else {
@@ -91,32 +91,32 @@ impl Checker {
         }
     }
 
-    /// A thread stored something, and this is the page now.
+    /// A thread stored a word; `image` is the page now.
     pub(crate) fn stored(&mut self, page: Va, image: Image) {
-        let truth = self.truth(page);
-        if truth.images.is_empty() {
-            truth.images.push(Image::default());
+        let expected = self.expected(page);
+        if expected.images.is_empty() {
+            expected.images.push(Image::default());
         }
-        truth.images.push(image);
+        expected.images.push(image);
     }
 
-    /// A blade gets a page. Whether it is older than what was written last, whose writer is gone.
+    /// A blade gets a page. Returns whether it is older than the last write, whose writer is gone.
     pub(crate) fn installed(&mut self, page: Va, found: Image) -> Result<bool, Wrong> {
-        let truth = self.truth(page);
-        let is_right = if truth.is_open {
-            truth.images.contains(&found)
+        let expected = self.expected(page);
+        let is_right = if expected.is_open {
+            expected.images.contains(&found)
         } else {
-            truth.now() == found
+            expected.now() == found
         };
         if !is_right {
             return Err(Wrong::Page {
                 page,
                 found,
-                expected: truth.images.clone(),
+                expected: expected.images.clone(),
             });
         }
-        let is_older = truth.now() != found;
-        truth.settle(found);
+        let is_older = expected.now() != found;
+        expected.settle(found);
         if is_older {
             self.lost.push(page);
         }
@@ -125,41 +125,41 @@ impl Checker {
 
     /// How often the page was written.
     pub(crate) fn count(&mut self, page: Va) -> u64 {
-        let truth = self.truth(page);
-        truth.before + truth.images.len() as u64
+        let expected = self.expected(page);
+        expected.before + expected.images.len() as u64
     }
 
-    /// What was written until the page had been written so often is in memory now.
+    /// The writes up to the page's `count`-th are in memory now.
     pub(crate) fn acknowledged(&mut self, page: Va, count: u64) {
-        let truth = self.truth(page);
-        if truth.is_open {
+        let expected = self.expected(page);
+        if expected.is_open {
             return;
         }
-        let old = count.saturating_sub(truth.before + 1) as usize;
-        let old = old.min(truth.images.len().saturating_sub(1));
-        truth.images.drain(..old);
-        truth.before += old as u64;
+        let old = count.saturating_sub(expected.before + 1) as usize;
+        let old = old.min(expected.images.len().saturating_sub(1));
+        expected.images.drain(..old);
+        expected.before += old as u64;
     }
 
-    /// Memory made zeros of the page, which nobody has.
+    /// Memory zeroed the page, of which no blade has a copy.
     pub(crate) fn zeroed(&mut self, page: Va) {
-        let truth = self.truth(page);
-        truth.settle(Image::default());
+        let expected = self.expected(page);
+        expected.settle(Image::default());
     }
 
-    /// Who had the page to write is gone.
-    pub(crate) fn orphaned(&mut self, page: Va) {
-        let truth = self.truth(page);
-        truth.is_open = truth.images.len() > 1;
+    /// The blade that had the page to write is gone.
+    pub(crate) fn owner_lost(&mut self, page: Va) {
+        let expected = self.expected(page);
+        expected.is_open = expected.images.len() > 1;
     }
 
-    /// What is there of the page, if that is known.
+    /// The content of the page, if it is known.
     pub(crate) fn now(&self, page: Va) -> Option<Image> {
-        let truth = self.pages.get(&page)?;
-        (!truth.is_open).then(|| truth.now())
+        let expected = self.pages.get(&page)?;
+        (!expected.is_open).then(|| expected.now())
     }
 
-    /// Pages that somebody wrote.
+    /// Pages that were written.
     pub(crate) fn pages(&self) -> Vec<Va> {
         self.pages.keys().copied().collect()
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gone_writer_left_is_at_least_what_was_acknowledged() {
+    fn after_a_writers_loss_a_page_is_at_least_what_was_acknowledged() {
         let mut checker = Checker::default();
         let first = written(&mut checker, 1);
         let second = written(&mut checker, 2);
@@ -205,12 +205,12 @@ mod tests {
         checker.acknowledged(PAGE, count);
         let third = written(&mut checker, 3);
         let mut other = checker.clone();
-        checker.orphaned(PAGE);
+        checker.owner_lost(PAGE);
         assert!(checker.installed(PAGE, first).is_err());
         assert_eq!(checker.installed(PAGE, second), Ok(true));
         assert_eq!(checker.lost(), [PAGE]);
         assert!(checker.installed(PAGE, third).is_err(), "it is settled");
-        other.orphaned(PAGE);
+        other.owner_lost(PAGE);
         assert_eq!(other.installed(PAGE, third), Ok(false));
         assert!(other.lost().is_empty());
     }

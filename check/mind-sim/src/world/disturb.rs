@@ -1,4 +1,4 @@
-//! What happens to the system from outside.
+//! Carries out disturbances.
 
 use mind_machines::{
     Node,
@@ -13,19 +13,21 @@ use crate::{
 };
 
 impl World<'_> {
-    /// It happens.
+    /// Carries one out.
     pub(crate) fn disturb(&mut self, disturbance: Disturbance) {
         self.record(What::Disturbed(disturbance));
         let now = self.queue.now();
         match disturbance {
-            Disturbance::Change(change, va) => self.hear(Ask::of_nobody(match change {
-                Change::Reset => Request::Reset(va),
-                Change::Split => Request::Split(va),
-                Change::Merge => Request::Merge(va),
-            })),
+            Disturbance::Change(change, va) => {
+                self.receive_from_controller(Ask::of_nobody(match change {
+                    Change::Reset => Request::Reset(va),
+                    Change::Split => Request::Split(va),
+                    Change::Merge => Request::Merge(va),
+                }))
+            }
             Disturbance::Mapping(mapping, domain, region) => {
                 if let Some(area) = self.plan.area_of(domain, region) {
-                    self.hear(Ask::of_nobody(request(area, mapping)));
+                    self.receive_from_controller(Ask::of_nobody(request(area, mapping)));
                 }
             }
             Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
@@ -34,7 +36,7 @@ impl World<'_> {
                 self.switch.tables_mut().without_tc.insert(node);
                 self.queue.after(lasts, Event::Repaired(node));
             }
-            Disturbance::Unplug { node, lasts } => self.network.unplug(node, now + lasts),
+            Disturbance::LinkDown { node, lasts } => self.network.link_down(node, now + lasts),
             Disturbance::Hang { blade, lasts } => self.hang(blade, lasts),
             Disturbance::Exit {
                 blade,
@@ -42,11 +44,11 @@ impl World<'_> {
                 threads,
                 back,
             } => self.exit(blade, domain, threads, back),
-            Disturbance::Sever {
+            Disturbance::Disconnect {
                 blade,
                 noticed,
                 found,
-            } => self.sever(blade, noticed, found),
+            } => self.disconnect(blade, noticed, found),
             Disturbance::Crash {
                 blade,
                 noticed,

@@ -1,5 +1,5 @@
-//! A compute blade's host: the real state machine of the blade, the pages that its programs see,
-//! and what stands around it when it is down.
+//! A compute blade's host: the real state machine of the blade, the pages that its programs have,
+//! and what remains while it is down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,45 +11,46 @@ use mind_machines::compute::{Action, Blade, Config, page::Phase};
 
 use crate::plan::Image;
 
-/// A page in the cache, as programs see it.
+/// A page in the cache, as programs have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cached {
     pub(crate) image: Image,
     pub(crate) is_writable: bool,
-    /// Whose programs see it.
+    /// The domain whose programs have it.
     pub(crate) domain: DomainId,
 }
 
-/// A life of a blade.
+/// An incarnation of a blade.
 pub(crate) struct Host {
-    pub(crate) life: Connection,
+    pub(crate) connection: Connection,
     pub(crate) blade: Blade,
     pub(crate) cache: BTreeMap<Va, Cached>,
-    /// When [`Blade::poll`] is to be called, where that is arranged.
+    /// When [`Blade::poll`] is to be called, if that is scheduled.
     pub(crate) poll_at: Option<u64>,
     /// Write-backs under way: of which page, and how often that had been written.
     pub(crate) writing: BTreeMap<u32, (Va, u64)>,
-    /// Threads that are in their domains, or asked to be, by the tickets that they entered with.
+    /// Threads that have entered their domains, or are about to, by the tickets that they entered
+    /// with.
     pub(crate) programs: BTreeSet<(DomainId, u32)>,
     /// Its connection to the controller is broken.
-    pub(crate) is_severed: bool,
-    /// The switch does not listen to it any more.
+    pub(crate) is_disconnected: bool,
+    /// The switch drops its packets.
     pub(crate) is_cut: bool,
 }
 
 impl Host {
-    pub(crate) fn new(life: Connection, capacity: usize, hold: u64) -> Self {
-        let mut config = Config::new(life, capacity);
+    pub(crate) fn new(connection: Connection, capacity: usize, residency: u64) -> Self {
+        let mut config = Config::new(connection, capacity);
         config.is_watched = true;
-        config.residency.least = hold;
+        config.residency.least = residency;
         Self {
-            life,
+            connection,
             blade: Blade::new(config),
             cache: BTreeMap::new(),
             poll_at: None,
             writing: BTreeMap::new(),
             programs: BTreeSet::new(),
-            is_severed: false,
+            is_disconnected: false,
             is_cut: false,
         }
     }
@@ -66,15 +67,16 @@ impl Host {
     }
 }
 
-/// Where a blade lives.
+/// The machine of a compute blade.
 #[derive(Default)]
 pub(crate) struct Machine {
-    /// Its present life.
+    /// Its current incarnation.
     pub(crate) host: Option<Host>,
-    /// A life that is over without the switch knowing, and the pages that were dirty at its end.
+    /// An incarnation that has ended while the switch still accepts its packets, and the pages that
+    /// were dirty at its end.
     pub(crate) remains: Option<(Connection, Vec<Va>)>,
-    /// Its daemon stands still until then.
+    /// Its daemon hangs until then.
     pub(crate) hung_until: u64,
-    /// Of the action lists.
+    /// A buffer for actions.
     pub(crate) actions: Vec<Action>,
 }

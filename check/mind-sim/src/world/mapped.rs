@@ -1,4 +1,4 @@
-//! Which areas are mapped, as the switch's table says, and since when.
+//! Which areas are mapped, by the switch's table, and since when.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use mind_machines::{compute::Access, controller::Request, datagram::PageRequest,
 
 use crate::plan::{Area, Mapping, Plan};
 
-/// What the table says of an area.
+/// The table's entry of an area.
 #[derive(Clone, Copy, Debug, Default)]
 struct Right {
-    /// What its domain may do.
+    /// Its domain's permissions.
     bits: u32,
     /// When that last changed, in nanoseconds.
     changed: u64,
@@ -21,7 +21,7 @@ struct Right {
     mapped: u64,
 }
 
-/// Of all areas.
+/// The entries of all areas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mapped {
     rights: Vec<Right>,
@@ -30,7 +30,7 @@ pub(crate) struct Mapped {
     unzeroed: BTreeMap<u8, u64>,
 }
 
-/// What the controller is asked for.
+/// The request for a mapping.
 pub(crate) fn request(area: &Area, mapping: Mapping) -> Request {
     let (domain, region) = (area.domain, area.region);
     let of = |bits| Permission { bits };
@@ -46,12 +46,12 @@ pub(crate) fn request(area: &Area, mapping: Mapping) -> Request {
             fails: area.fails,
         },
         Mapping::Unmap => Request::Unmap { domain, region },
-        Mapping::Freeze => Request::Protect {
+        Mapping::MakeReadOnly => Request::Protect {
             domain,
             region,
             permission: of(MAY_READ),
         },
-        Mapping::Thaw => Request::Protect {
+        Mapping::MakeWritable => Request::Protect {
             domain,
             region,
             permission: of(MAY_READ | MAY_WRITE),
@@ -60,7 +60,7 @@ pub(crate) fn request(area: &Area, mapping: Mapping) -> Request {
 }
 
 impl Mapped {
-    /// The controller may have changed the table.
+    /// Notes changes of the table by the controller.
     pub(crate) fn notice(&mut self, plan: &Plan, tables: &Tables, now: u64) {
         self.rights.resize(plan.areas.len(), Right::default());
         for (area, right) in plan.areas.iter().zip(&mut self.rights) {
@@ -167,7 +167,7 @@ mod tests {
             mapped.notice(&plan, &tables, now);
             assert_eq!(owner(&mapped), Some(area.domain));
         }
-        // It is still who had it last.
+        // It is still the area that was mapped last.
         set(&mut tables, &plan.areas[0], 0);
         mapped.notice(&plan, &tables, 5);
         assert_eq!(owner(&mapped), Some(plan.areas[0].domain));

@@ -1,28 +1,28 @@
-//! The whole system, and time going on: what happens next is taken from one queue and handed to
-//! the node that it happens to.
+//! The whole system and its clock: the next event is taken from one queue and given to the machine
+//! that it concerns.
 //!
-//! * [`agent`], [`life`], [`program`], [`thread`]: compute blades and what runs on them; [`player`] and
-//!   [`store_buffer`]: what threads with scripts have more than others,
+//! * [`agent`], [`incarnation`], [`program`], [`thread`]: compute blades and what runs on them; [`scripted`] and
+//!   [`store_buffer`]: threads with scripts,
 //! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
 //! * [`network`], [`queue`]: cables and the clock,
-//! * [`disturb`], [`follow`], [`spoil`]: what goes wrong, what follows, and nodes broken on purpose,
-//! * [`checker`], [`quiet`]: what must be true, at every load and at the end.
+//! * [`disturb`], [`triggers`], [`flaws`]: disturbances, effects that follow events, and machines broken on purpose,
+//! * [`checker`], [`quiet`]: the checks at every load and at the end.
 
 mod agent;
 pub(crate) mod checker;
 mod disturb;
-mod follow;
+mod flaws;
 pub(crate) mod host;
-mod life;
+mod incarnation;
 pub(crate) mod mapped;
 pub(crate) mod network;
-pub(crate) mod player;
 mod program;
 pub(crate) mod queue;
 mod quiet;
-mod spoil;
+pub(crate) mod scripted;
 mod store_buffer;
 pub(crate) mod thread;
+mod triggers;
 
 use crate::trace::Direction;
 use std::collections::BTreeMap;
@@ -45,24 +45,24 @@ use mind_machines::{
 use crate::{
     Failure, Outcome,
     coverage::{Coverage, Happening, Kind, Pair},
-    plan::{Disturbance, Image, Load, Mapping, Plan, blade, dice},
+    plan::{Disturbance, Image, Load, Mapping, Plan, blade, generator},
     trace::{Log, What},
     world::checker::Checker,
-    world::follow::Kept,
     world::host::Machine,
     world::mapped::{Mapped, request},
     world::network::Network,
-    world::player::{Meetings, Player},
     world::queue::Queue,
+    world::scripted::{Barriers, ScriptedThread},
     world::thread::Thread,
+    world::triggers::Kept,
 };
 
 /// After the faults stop, programs have finished within this, in nanoseconds. The longest that any of
 /// 96,000 seeds takes is 4.12 s: requests that began before are given up after 5 s.
 const RECOVERY: u64 = 6_000_000_000;
-/// After the faults stop, everything is over within this, scripts and timers too, in nanoseconds.
+/// After the faults stop, the run has ended within this, scripts and timers too, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
-/// What the controller takes for a step at least, in nanoseconds.
+/// How long a step of the controller takes at least, in nanoseconds.
 const STEP: u64 = 200;
 
 pub use checker::Wrong;
@@ -76,36 +76,36 @@ pub(crate) enum Event {
     Run(usize, u64),
     /// A store of a thread leaves its store buffer.
     Drain(usize),
-    /// The daemon of that life hears of a thread's fault.
+    /// The daemon of that incarnation receives a thread's fault.
     Fault(usize, Connection, PageRequest, Access),
     /// A blade's timer is due.
     Poll(BladeId),
-    /// The controller goes on.
+    /// The controller takes a step.
     Step,
-    /// A command of the controller's arrives.
+    /// A command of the controller arrives.
     Command(Link, Command),
-    /// The controller hears something.
-    Hear(Input),
-    /// A blade begins a life.
+    /// The controller receives an input.
+    ControllerInput(Input),
+    /// A blade begins an incarnation.
     Begin(BladeId),
     /// The port has its program in TC again.
     Repaired(Node),
-    /// A daemon hears that a thread of its host's is gone.
+    /// A daemon learns that a thread of its host has ended.
     Left(DomainId, u32, Connection),
-    /// A thread that is started again asks the daemon to be let in.
+    /// A thread that is started again enters its domain.
     Enters(u32, Connection),
-    /// A life finds out that the controller does not hear it any more.
-    Abandoned(Connection),
+    /// An incarnation finds out that its connection to the controller is lost.
+    ControllerLost(Connection),
     /// One of the plan's disturbances.
     Disturb(usize),
-    /// A disturbance that follows something.
+    /// A disturbance that follows an event.
     Follow(Disturbance),
 }
 
 /// The system.
 pub(crate) struct World<'a> {
     pub(crate) plan: &'a Plan,
-    /// When the last of what goes wrong is over.
+    /// When the last fault or disturbance is over.
     pub(crate) calm_at: u64,
     pub(crate) queue: Queue<Event>,
     pub(crate) random: fastrand::Rng,
@@ -115,17 +115,17 @@ pub(crate) struct World<'a> {
     pub(crate) controller: Controller,
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
-    /// Of the threads with scripts, which come first.
-    pub(crate) players: Vec<Player<'a>>,
-    pub(crate) meetings: Meetings,
-    /// It goes on when something is wrong, as long as it can: somebody else looks.
+    /// The threads with scripts, which come first.
+    pub(crate) scripted: Vec<ScriptedThread<'a>>,
+    pub(crate) barriers: Barriers,
+    /// The run goes on when memory is wrong, as long as it can; the caller checks.
     pub(crate) persists: bool,
     pub(crate) checker: Checker,
     pub(crate) mapped: Mapped,
     pub(crate) log: Log,
-    /// When what was said on a connection last arrives, to and from the controller.
-    pub(crate) said: BTreeMap<(Link, bool), u64>,
-    /// When the controller goes on, where that is arranged.
+    /// When the last message on a connection arrives, to and from the controller.
+    pub(crate) sent: BTreeMap<(Link, bool), u64>,
+    /// When the controller's next step is, if it is scheduled.
     step_at: Option<u64>,
     /// When the last thread finished so far.
     pub(crate) finished_at: u64,
@@ -137,7 +137,7 @@ pub(crate) struct World<'a> {
 }
 
 fn threads(plan: &Plan) -> Vec<Thread> {
-    let mut seeds = dice(plan.seed, 3);
+    let mut seeds = generator(plan.seed, 3);
     let programs = plan.programs.iter();
     let threads = programs.map(|program| Thread::new(program, seeds.u64(..)));
     threads.collect()
@@ -165,8 +165,8 @@ impl<'a> World<'a> {
             plan,
             calm_at: plan.calm_at(),
             queue: Queue::new(),
-            random: dice(plan.seed, 2),
-            network: Network::new(plan.seed, plan.weather),
+            random: generator(plan.seed, 2),
+            network: Network::new(plan.seed, plan.network_faults),
             switch,
             memories: (0..plan.memories)
                 .map(|memory| (memory, Memory::new(memory_pages)))
@@ -174,13 +174,13 @@ impl<'a> World<'a> {
             controller: Controller::new(Patience::default(), slots, 0..plan.memories),
             machines: machines.collect(),
             threads: threads(plan),
-            players: Vec::new(),
-            meetings: Meetings::new(),
+            scripted: Vec::new(),
+            barriers: Barriers::new(),
             persists: false,
             checker: Checker::default(),
             mapped: Mapped::default(),
             log: Log::new(is_traced),
-            said: BTreeMap::new(),
+            sent: BTreeMap::new(),
             step_at: None,
             finished_at: 0,
             failure: None,
@@ -192,7 +192,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Memory is mapped, blades register, and what is to go wrong is arranged.
+    /// Memory is mapped, blades register, and disturbances are scheduled.
     fn begin(&mut self) {
         for area in self.plan.areas.iter().filter(|area| area.is_mapped) {
             let map = request(area, Mapping::Map);
@@ -208,11 +208,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub(crate) fn run(mut self) -> Outcome {
         let limit = self.calm_at + PATIENCE;
-        // Nobody knows how long a script is.
-        let mut recovers = self.players.is_empty();
+        // The length of scripts is unknown.
+        let mut recovers = self.scripted.is_empty();
         let mut events = 0;
         while self.failure.is_none() {
             let Some(event) = self.queue.pop() else {
@@ -250,28 +250,32 @@ impl<'a> World<'a> {
             Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
             Event::Run(thread, turn) => self.run_thread(thread, turn),
             Event::Drain(thread) => self.drain(thread),
-            Event::Fault(thread, life, page, access) => self.fault(thread, life, page, access),
+            Event::Fault(thread, connection, page, access) => {
+                self.fault(thread, connection, page, access)
+            }
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
-            Event::Command(link, command) => self.obey(link, command),
-            Event::Hear(input) => {
+            Event::Command(link, command) => self.command_arrived(link, command),
+            Event::ControllerInput(input) => {
                 self.record(What::Input(input));
                 self.controller.handle(input);
                 self.step_after(0);
             }
-            Event::Begin(blade) => self.hear(Ask::of_nobody(Request::Register(blade))),
+            Event::Begin(blade) => {
+                self.receive_from_controller(Ask::of_nobody(Request::Register(blade)))
+            }
             Event::Repaired(node) => {
                 self.switch.tables_mut().without_tc.remove(&node);
             }
-            Event::Left(domain, entry, life) => self.left(domain, entry, life),
-            Event::Enters(ticket, life) => self.enter(ticket, life),
-            Event::Abandoned(life) => self.abandoned(life),
+            Event::Left(domain, entry, connection) => self.left(domain, entry, connection),
+            Event::Enters(ticket, connection) => self.enter(ticket, connection),
+            Event::ControllerLost(connection) => self.controller_lost(connection),
             Event::Follow(disturbance) => self.disturb(disturbance),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
     }
 
-    /// Notes what went wrong first.
+    /// Notes the first failure.
     pub(crate) fn fail(&mut self, failure: Failure) {
         if self.persists && !failure.is_end() {
             return;
@@ -283,7 +287,7 @@ impl<'a> World<'a> {
         self.log.push(self.queue.now(), what);
     }
 
-    /// How late daemons and controller are now.
+    /// The delays of daemons and controller now.
     pub(crate) fn load(&self) -> Load {
         if self.queue.now() < self.calm_at {
             self.plan.load
@@ -292,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// How late a daemon looks at its timers this time, in nanoseconds.
+    /// How late a daemon handles its timers this time, in nanoseconds.
     pub(crate) fn tardiness(&mut self) -> u64 {
         let most = self.load().timers;
         self.random.u64(0..=most)
@@ -314,7 +318,7 @@ impl<'a> World<'a> {
         let before = self.word_of(&packet);
         let word = before.map(|(_, word)| word);
         let handled = self.switch.handle(from, packet);
-        self.spoil_switch(from);
+        self.break_switch(from);
         let happening = Happening::of_packet(&packet, handled.verdict);
         if let Some((word, happening)) = word.zip(happening) {
             let pair = Pair::Word(Kind::of(word), happening);
@@ -334,7 +338,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Notes what has become of a word.
+    /// Notes a change of a word.
     fn changed(&mut self, slot: usize, before: Word) {
         let slot = &self.switch.slots()[slot];
         if let Some(region) = slot.region.filter(|_| slot.word != before) {
@@ -343,7 +347,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The slot of the page that the packet of a compute blade is about, and its word.
+    /// The slot of the page that a compute blade's packet names, and its word.
     fn word_of(&self, packet: &Datagram<Image>) -> Option<(usize, Word)> {
         let page = match packet.body {
             Body::Request { page, .. } | Body::Write { page, .. } => page.page,
@@ -360,7 +364,7 @@ impl<'a> World<'a> {
     fn at_memory(&mut self, number: u8, mut packet: Datagram<Image>) {
         let node = Node::Memory(number);
         self.record(What::Arrived(node, packet));
-        self.spoil_memory(number, &mut packet);
+        self.break_memory(number, &mut packet);
         let Some(memory) = self.memories.get_mut(&number) else {
             return;
         };
@@ -370,7 +374,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What memory has of a page.
+    /// The content of a page in memory.
     pub(crate) fn in_memory(&self, page: Va) -> Image {
         let kept = self.switch.tables().location(page);
         let memory = kept.and_then(|kept| {
@@ -397,7 +401,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let now = self.queue.now();
-        // It may have been arranged anew since.
+        // It may have been scheduled anew since.
         if self.step_at.is_none_or(|at| at > now) {
             return;
         }
@@ -412,12 +416,12 @@ impl<'a> World<'a> {
             .notice(self.plan, self.switch.tables(), self.queue.now());
         self.notice_cuts();
         for (link, command) in out {
-            self.tell(link, command);
+            self.send_command(link, command);
         }
         match progress {
             Progress::Acted => self.step_after(0),
             Progress::Waits { until } => self.step_at(until.max(now + 1)),
-            // It goes on when it hears something.
+            // It goes on with the next input.
             Progress::Awaits | Progress::Idle => {}
         }
     }

@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 
 use mind_machines::Node;
 
-use crate::plan::{Weather, dice};
+use crate::plan::{NetworkFaults, generator};
 
-/// How long a packet takes if nothing is wrong, in nanoseconds.
+/// How long a packet takes without faults, in nanoseconds.
 const TRANSIT: std::ops::Range<u64> = 500..5_000;
 /// The most copies of a packet.
 const COPIES: std::ops::RangeInclusive<u32> = 1..=2;
 
 struct Cable {
     random: fastrand::Rng,
-    /// Nothing passes until then.
-    unplugged: u64,
+    /// The link is down until then.
+    down_until: u64,
 }
 
 /// All cables.
 pub(crate) struct Network {
     seed: u64,
-    weather: Weather,
+    network_faults: NetworkFaults,
     cables: BTreeMap<(Node, Direction), Cable>,
 }
 
 impl Network {
-    pub(crate) const fn new(seed: u64, weather: Weather) -> Self {
+    pub(crate) const fn new(seed: u64, network_faults: NetworkFaults) -> Self {
         Self {
             seed,
-            weather,
+            network_faults,
             cables: BTreeMap::new(),
         }
     }
@@ -42,33 +42,33 @@ impl Network {
                 Node::Memory(number) => 0x100 + u64::from(number),
             };
             Cable {
-                random: dice(
+                random: generator(
                     seed,
                     0x1_0000 + (host << 1) + u64::from(way == Direction::Up),
                 ),
-                unplugged: 0,
+                down_until: 0,
             }
         })
     }
 
-    /// Nothing passes the cables of a host for a time, but not beyond the end of the faults.
-    pub(crate) fn unplug(&mut self, node: Node, until: u64) {
-        let until = until.min(self.weather.until);
+    /// A host's link is down until then, but not beyond the end of the faults.
+    pub(crate) fn link_down(&mut self, node: Node, until: u64) {
+        let until = until.min(self.network_faults.until);
         for way in [Direction::Up, Direction::Down] {
             let cable = self.cable(node, way);
-            cable.unplugged = cable.unplugged.max(until);
+            cable.down_until = cable.down_until.max(until);
         }
     }
 
-    /// When the copies of a packet that is sent at `now` arrive, after `now`, in nanoseconds.
+    /// The delays of the copies of a packet that is sent at `now`, in nanoseconds.
     pub(crate) fn delays(&mut self, now: u64, node: Node, way: Direction) -> Vec<u64> {
-        let weather = self.weather;
-        let Cable { random, unplugged } = self.cable(node, way);
+        let network_faults = self.network_faults;
+        let Cable { random, down_until } = self.cable(node, way);
         let mut chance = |of_1000: u32| of_1000 > 0 && random.u32(0..1000) < of_1000;
-        if now >= weather.until {
+        if now >= network_faults.until {
             return vec![random.u64(TRANSIT)];
         }
-        let copies = 1 + if chance(weather.duplication) {
+        let copies = 1 + if chance(network_faults.duplication) {
             random.u32(COPIES)
         } else {
             0
@@ -76,10 +76,10 @@ impl Network {
         let mut delays = Vec::with_capacity(copies as usize);
         for _ in 0..copies {
             let mut chance = |of_1000: u32| of_1000 > 0 && random.u32(0..1000) < of_1000;
-            let (is_lost, is_late) = (chance(weather.loss), chance(weather.lateness));
-            let late = random.u64(0..=weather.latest);
+            let (is_lost, is_late) = (chance(network_faults.loss), chance(network_faults.lateness));
+            let late = random.u64(0..=network_faults.latest);
             let delay = random.u64(TRANSIT) + if is_late { late } else { 0 };
-            if !is_lost && now >= *unplugged {
+            if !is_lost && now >= *down_until {
                 delays.push(delay);
             }
         }
@@ -99,7 +99,7 @@ mod tests {
         Node::Compute(BladeId::from_low_bits(0)),
         Node::Compute(BladeId::from_low_bits(1)),
     ];
-    const BAD: Weather = Weather {
+    const BAD: NetworkFaults = NetworkFaults {
         loss: 300,
         duplication: 500,
         lateness: 200,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_lost_repeated_and_late_as_often_as_the_weather_says() {
+    fn packets_are_lost_repeated_and_late_as_often_as_the_faults_say() {
         let delays = delays(&mut Network::new(1, BAD), 0, BLADES[0], 10_000);
         let of_1000 =
             |is_so: fn(&Vec<u64>) -> bool| delays.iter().filter(|it| is_so(it)).count() / 10;
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn nothing_is_wrong_once_faults_have_stopped() {
         let mut network = Network::new(1, BAD);
-        network.unplug(BLADES[0], 2 * UNTIL);
+        network.link_down(BLADES[0], 2 * UNTIL);
         for copies in delays(&mut network, UNTIL, BLADES[0], 1_000) {
             let [delay] = copies[..] else {
                 panic!("{} copies", copies.len());
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passes_an_unplugged_cable_and_others_do_not_notice() {
+    fn no_packet_passes_a_link_that_is_down_and_others_are_unaffected() {
         let (mut whole, mut cut) = (Network::new(1, BAD), Network::new(1, BAD));
-        cut.unplug(BLADES[0], MILLISECOND);
+        cut.link_down(BLADES[0], MILLISECOND);
         let silent = delays(&mut cut, MILLISECOND - 1, BLADES[0], 100);
         assert!(silent.iter().all(Vec::is_empty));
         let same = delays(&mut whole, 0, BLADES[1], 100);
         assert_eq!(delays(&mut cut, 0, BLADES[1], 100), same);
-        // It has thrown as many dice as if nothing had been wrong.
+        // It has drawn as many random numbers as without the fault.
         delays(&mut whole, 0, BLADES[0], 100);
         let after = delays(&mut whole, MILLISECOND, BLADES[0], 100);
         assert_eq!(delays(&mut cut, MILLISECOND, BLADES[0], 100), after);

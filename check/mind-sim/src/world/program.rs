@@ -1,4 +1,4 @@
-//! Programs: they enter their domain on their blade, and fail while the blade goes on.
+//! Programs: they enter their domain on their blade, and end while the blade goes on.
 
 use mind_common::{
     addr::{Va, WINDOW_BASE, WINDOW_SIZE},
@@ -11,52 +11,55 @@ use crate::{
     world::{Event, World},
 };
 
-/// The flush of a domain of which nobody is left, of all that it has.
+/// The token of the flush of a domain without programs.
 pub(crate) const OF_DOMAIN: u64 = 1 << 33;
 /// Replies about domains, by number: this and the ticket of the thread.
 pub(crate) const ENTRY: u32 = 1 << 31;
-/// Bits of a ticket that say whose it is.
+/// Bits of a ticket that are the thread's number.
 const OF_NUMBER: u32 = 12;
-/// What a daemon takes to hear that a program is gone, in nanoseconds.
+/// How long it takes until a daemon learns that a program has ended, in nanoseconds.
 const PIDFD: std::ops::Range<u64> = 1_000..100_000;
 
 impl World<'_> {
-    /// What says whose an answer is, among those that the thread waits for: one to what it asked for
-    /// before it failed is not for what it is now. Never 0.
+    /// Identifies the answer that the thread waits for: an answer to a request from before the
+    /// thread was started again has another ticket. Never 0.
     pub(crate) fn ticket(&self, number: usize) -> u32 {
         let turn = self.threads[number].turn as u32;
         (turn << OF_NUMBER | number as u32) & !ENTRY
     }
 
-    /// The thread that has that ticket, if one has.
-    pub(crate) fn bearer(&self, ticket: u32) -> Option<usize> {
+    /// The thread with that ticket, if there is one.
+    pub(crate) fn thread_of(&self, ticket: u32) -> Option<usize> {
         let number = (ticket & ((1 << OF_NUMBER) - 1)) as usize;
         (number < self.threads.len() && self.ticket(number) == ticket).then_some(number)
     }
 
-    /// The thread with that ticket asks to be let in, on a blade that lives.
-    pub(crate) fn enter(&mut self, ticket: u32, life: Connection) {
-        let Some(number) = self.bearer(ticket) else {
+    /// The thread with that ticket enters its domain, on a blade that is up.
+    pub(crate) fn enter(&mut self, ticket: u32, connection: Connection) {
+        let Some(number) = self.thread_of(ticket) else {
             return;
         };
         let domain = self.plan.programs[number].domain;
-        if let Some(host) = self.host(life.blade).filter(|host| host.life == life) {
+        if let Some(host) = self
+            .host(connection.blade)
+            .filter(|host| host.connection == connection)
+        {
             host.programs.insert((domain, ticket));
             self.threads[number].entry = ticket;
             let id = ENTRY | ticket;
             let place = Request::Place {
                 domain,
-                blade: life.blade,
+                blade: connection.blade,
                 is_placed: true,
             };
-            self.ask(life, id, place);
+            self.ask(connection, id, place);
         }
     }
 
-    /// The controller has let a thread in.
+    /// The controller has confirmed that a thread entered.
     pub(crate) fn entered(&mut self, number: usize) {
-        if let Some(player) = self.players.get_mut(number)
-            && std::mem::replace(&mut player.is_begun, true)
+        if let Some(scripted_thread) = self.scripted.get_mut(number)
+            && std::mem::replace(&mut scripted_thread.is_begun, true)
         {
             let blade = self.plan.programs[number].blade;
             return self.fail(Failure::Gone(blade));
@@ -64,10 +67,10 @@ impl World<'_> {
         self.start_thread(number);
     }
 
-    /// The first so many threads of the domain's fail together; after a while they are started again,
-    /// and go on with what they had not begun.
+    /// The first so many threads of the domain end together; after a while they are started again,
+    /// and go on with the operations that they had not begun.
     pub(crate) fn exit(&mut self, blade: BladeId, domain: DomainId, threads: usize, back: u64) {
-        let Some(life) = self.host(blade).map(|host| host.life) else {
+        let Some(connection) = self.host(blade).map(|host| host.connection) else {
             return;
         };
         let programs = self.plan.programs.iter().enumerate();
@@ -79,18 +82,22 @@ impl World<'_> {
             let entry = thread.entry;
             thread.stop();
             let is_done = thread.is_done();
-            self.queue.after(heard, Event::Left(domain, entry, life));
+            self.queue
+                .after(heard, Event::Left(domain, entry, connection));
             if !is_done {
                 let ticket = self.ticket(number);
-                self.queue.after(back, Event::Enters(ticket, life));
+                self.queue.after(back, Event::Enters(ticket, connection));
             }
         }
     }
 
-    /// The daemon hears that a thread is gone, which entered with that ticket. If nobody of its domain is left on the blade, what the
-    /// domain has there is written back, whether or not it may be read there any more.
-    pub(crate) fn left(&mut self, domain: DomainId, entry: u32, life: Connection) {
-        let Some(host) = self.host(life.blade).filter(|host| host.life == life) else {
+    /// The daemon learns that a thread, which entered with that ticket, has ended. If no thread of its domain is left
+    /// on the blade, the domain's pages there are written back, whether or not they may be read any more.
+    pub(crate) fn left(&mut self, domain: DomainId, entry: u32, connection: Connection) {
+        let Some(host) = self
+            .host(connection.blade)
+            .filter(|host| host.connection == connection)
+        else {
             return;
         };
         let was_there = host.programs.remove(&(domain, entry));
@@ -99,13 +106,13 @@ impl World<'_> {
             return;
         }
         let all = (Va(WINDOW_BASE), WINDOW_SIZE);
-        self.flush(life.blade, all.0, all.1, Some(domain), OF_DOMAIN);
+        self.flush(connection.blade, all.0, all.1, Some(domain), OF_DOMAIN);
         let place = Request::Place {
             domain,
-            blade: life.blade,
+            blade: connection.blade,
             is_placed: false,
         };
-        self.ask(life, 0, place);
+        self.ask(connection, 0, place);
     }
 }
 
@@ -131,7 +138,8 @@ mod tests {
         }
     }
 
-    /// Two threads of one domain and one of another on a blade; so many of the first domain's fail.
+    /// The outcome of two threads of one domain and one of another on a blade, of which so many of
+    /// the first domain end.
     fn outcome(threads: usize) -> Outcome {
         let areas = [0, 1].map(|domain| Area {
             domain: DOMAINS[domain],
@@ -167,7 +175,8 @@ mod tests {
         outcome
     }
 
-    /// Threads that go on, domains that leave, pages that are written back; after the failure.
+    /// Threads that go on, domains that leave, pages that are written back; after the end of the
+    /// threads.
     fn after(outcome: &Outcome) -> (Vec<usize>, Vec<DomainId>, Vec<u64>) {
         let (mut stores, mut leave, mut written) = (Vec::new(), Vec::new(), Vec::new());
         for record in &outcome.records {
@@ -196,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_domain_has_is_written_back_when_its_last_program_fails() {
+    fn a_domains_pages_are_written_back_when_its_last_program_ends() {
         assert_eq!(
             after(&outcome(usize::MAX)),
             (vec![0, 1, 2], vec![DOMAINS[0]], vec![0])
@@ -204,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_of_the_domain_have_stays() {
+    fn pages_of_other_programs_of_the_domain_stay() {
         assert_eq!(after(&outcome(1)), (vec![0, 1, 2], Vec::new(), Vec::new()));
     }
 }

@@ -1,8 +1,9 @@
-//! What is still to happen, by time.
+//! The queue of events, by time.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// One of them. Of two that are due at the same time, the one that was put in first comes first.
+/// A scheduled event. Of two that are due at the same time, the one that was scheduled first comes
+/// first.
 struct Due<E> {
     at: u64,
     number: u64,
@@ -35,7 +36,7 @@ impl<E> Ord for Due<E> {
     }
 }
 
-/// A clock, in nanoseconds, and what is to happen.
+/// A clock, in nanoseconds, and the events to come.
 pub(crate) struct Queue<E> {
     now: u64,
     count: u64,
@@ -43,7 +44,7 @@ pub(crate) struct Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Nothing is to happen. The time is 1: 0 is before everything.
+    /// Without events. The time is 1: 0 is before everything.
     pub(crate) const fn new() -> Self {
         Self {
             now: 1,
@@ -52,17 +53,17 @@ impl<E> Queue<E> {
         }
     }
 
-    /// The time of what happens now.
+    /// The current time.
     pub(crate) const fn now(&self) -> u64 {
         self.now
     }
 
-    /// Events put in so far.
+    /// Events scheduled so far.
     pub(crate) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Has something happen at a time; at once, if that has passed.
+    /// Schedules an event at a time; at once, if that has passed.
     pub(crate) fn at(&mut self, at: u64, event: E) {
         self.count += 1;
         self.heap.push(Due {
@@ -72,12 +73,12 @@ impl<E> Queue<E> {
         });
     }
 
-    /// Has something happen after a time.
+    /// Schedules an event after a delay.
     pub(crate) fn after(&mut self, delay: u64, event: E) {
         self.at(self.now.saturating_add(delay), event);
     }
 
-    /// What happens next; it is that time then.
+    /// Takes the next event and moves the clock to its time.
     pub(crate) fn pop(&mut self) -> Option<E> {
         let due = self.heap.pop()?;
         self.now = due.at;

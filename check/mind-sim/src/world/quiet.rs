@@ -1,5 +1,5 @@
-//! What must be true when nothing happens any more: everybody has finished, and directory, caches
-//! and memory agree.
+//! The checks when no event is left: all threads have finished, and directory, caches and memory
+//! agree.
 
 use mind_common::{
     addr::Va,
@@ -9,7 +9,7 @@ use mind_common::{
 use crate::{Failure, world::World};
 
 impl World<'_> {
-    /// Threads that have not done everything, by number.
+    /// Threads that have not finished, by number.
     pub(crate) fn unfinished(&self) -> Vec<usize> {
         let threads = self.threads.iter().enumerate();
         let left = threads.filter(|(_, thread)| !thread.is_done());
@@ -40,8 +40,8 @@ impl World<'_> {
         self.check_losses();
     }
 
-    /// Copies are listed, and the same as what was written last; so is memory, unless somebody
-    /// has it to write.
+    /// Copies are listed, and equal to the last write; so is memory, unless a blade has the page to
+    /// write.
     fn check_page(&mut self, page: Va) -> Result<(), Failure> {
         let slot = self.switch.tables().slot(page);
         let word = slot.map(|slot| self.switch.slots()[slot].word);
@@ -54,11 +54,11 @@ impl World<'_> {
             };
             let (is_named, reads) = (word.blades().contains(*blade), !cached.is_writable);
             let is_listed = match word.state() {
-                // Nobody may be left who repeats the request that made it busy.
+                // The requester that made it busy may be gone, and no blade repeats the request.
                 State::Modified | State::ModifiedToShared | State::ModifiedToModified => is_named,
                 State::Shared => is_named && reads,
                 State::SharedToModified => reads && (is_named || word.requester() == *blade),
-                // What is left of a region that fails is given up when that is unmapped.
+                // A region whose accesses fail stays so until it is unmapped.
                 State::Locked => is_named && reads && word.prior() == Some(Prior::Lost),
                 State::Free | State::Invalid => false,
             };
@@ -80,7 +80,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What was lost is in the controller's report.
+    /// Lost writes are in the controller's report.
     fn check_losses(&mut self) {
         let lost = self.checker.lost().iter();
         let is_reported = |page| {

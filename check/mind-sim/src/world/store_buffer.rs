@@ -1,5 +1,6 @@
-//! Store buffers, one for each thread with a script: stores wait in it, and go into the blade's cache
-//! one after the other, each at some time. A store whose page is not there to write goes when it is.
+//! Store buffers, one for each thread with a script: stores wait in it, and go into the blade's
+//! cache one after the other, each at some time. A store whose page is not writable in the cache
+//! waits for it.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ use crate::{
 /// than a fault takes.
 const LONGEST_WAIT: std::ops::RangeInclusive<u32> = 6..=19;
 
-/// What the oldest store is waiting for.
+/// What the next store waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drain {
     /// There is none.
@@ -28,7 +29,7 @@ enum Drain {
     Waits(Va),
 }
 
-/// The stores of a thread that its cache does not have yet.
+/// The stores of a thread that are not in the cache yet.
 #[derive(Debug)]
 pub(crate) struct StoreBuffer {
     stores: VecDeque<(Place, u64)>,
@@ -49,14 +50,15 @@ impl StoreBuffer {
         self.stores.is_empty()
     }
 
-    /// What its thread finds there.
+    /// The newest value of a word in the buffer, which its own thread loads.
     pub(crate) fn newest(&self, place: Place) -> Option<u64> {
         let mut stores = self.stores.iter().rev();
         let newest = stores.find(|(of, _)| *of == place);
         newest.map(|(_, value)| *value)
     }
 
-    /// Which store leaves next. Of two to one place the older one does, whatever is broken.
+    /// Which store leaves next. Of two stores to one word the older one goes first, whatever the
+    /// flaw.
     fn next(&mut self, is_unordered: bool) -> Option<usize> {
         if !is_unordered || self.stores.is_empty() {
             return (!self.stores.is_empty()).then_some(0);
@@ -73,7 +75,7 @@ impl StoreBuffer {
 impl World<'_> {
     /// A thread stores.
     pub(crate) fn buffer(&mut self, number: usize, place: Place, value: u64) {
-        let buffer = &mut self.players[number].buffer;
+        let buffer = &mut self.scripted[number].buffer;
         buffer.stores.push_back((place, value));
         if buffer.drain == Drain::Idle {
             self.drain_later(number);
@@ -81,7 +83,7 @@ impl World<'_> {
     }
 
     fn drain_later(&mut self, number: usize) {
-        let StoreBuffer { random, drain, .. } = &mut self.players[number].buffer;
+        let StoreBuffer { random, drain, .. } = &mut self.scripted[number].buffer;
         let longest = 1 << random.u32(LONGEST_WAIT);
         let delay = random.u64(..longest);
         *drain = Drain::Due;
@@ -91,19 +93,19 @@ impl World<'_> {
     /// A store leaves the buffer, if it can.
     pub(crate) fn drain(&mut self, number: usize) {
         let is_unordered = self.has(Flaw::UnorderedStores);
-        let buffer = &mut self.players[number].buffer;
+        let buffer = &mut self.scripted[number].buffer;
         buffer.drain = Drain::Idle;
         let Some(index) = buffer.next(is_unordered) else {
             return;
         };
         let (place, value) = buffer.stores[index];
         if self.find(number, place, Access::Write).is_none() {
-            self.players[number].buffer.drain = Drain::Waits(place.page);
+            self.scripted[number].buffer.drain = Drain::Waits(place.page);
             self.fault_of(number, place.page, Access::Write);
             return;
         }
         self.stored(number, place, value);
-        let buffer = &mut self.players[number].buffer;
+        let buffer = &mut self.scripted[number].buffer;
         buffer.stores.remove(index);
         if buffer.is_empty() {
             self.drained(number);
@@ -117,9 +119,9 @@ impl World<'_> {
             let program = &self.plan.programs[*number];
             program.blade == blade
                 && program.domain == page.domain
-                && self.players[*number].buffer.waits_for(page.page)
+                && self.scripted[*number].buffer.waits_for(page.page)
         };
-        (0..self.players.len()).filter(waits).collect()
+        (0..self.scripted.len()).filter(waits).collect()
     }
 
     /// Stores that wait for the page are tried again.
@@ -129,7 +131,8 @@ impl World<'_> {
         }
     }
 
-    /// Stores to the page can't be carried out now: nobody is told of such, so they are tried again.
+    /// Stores to the page cannot be carried out now: a store has no result that could fail, so they
+    /// are tried again.
     pub(crate) fn failed_buffers(&mut self, blade: BladeId, page: PageRequest, refusal: Refusal) {
         for number in self.waiting_buffers(blade, page) {
             self.record(What::Failed(number, page.page, refusal));

@@ -1,4 +1,5 @@
-//! Threads of programs: an access that finds its page goes on at once, another faults and waits.
+//! Threads of programs: an access to a page in the cache succeeds at once, any other faults and
+//! waits.
 
 use mind_common::{
     addr::Va,
@@ -16,32 +17,32 @@ use crate::{
     world::{Event, World},
 };
 
-/// What a thread does between two operations takes at least so long, in nanoseconds.
-const THOUGHT: u64 = 100;
-/// A thread whose page is there goes on within so long, in nanoseconds.
-const AWAKENING: u64 = 5_000;
-/// What it takes at least until the daemon hears of a fault, in nanoseconds.
+/// The shortest pause between two operations, in nanoseconds.
+const LEAST_PAUSE: u64 = 100;
+/// A thread goes on within so long after its page has come, in nanoseconds.
+const WAKE_UP: u64 = 5_000;
+/// The shortest time until the daemon receives a fault, in nanoseconds.
 const UFFD: u64 = 300;
 /// Faults may fail until so long after the network's faults have stopped, in nanoseconds.
-const AFTERMATH: u64 = 6_000_000_000;
+const FAILURES_UNTIL: u64 = 6_000_000_000;
 
-/// Where a thread is.
+/// The state of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Its blade is down, or its program, or its domain is not there yet.
+    /// Its blade or its program is down, or its domain is not ready yet.
     Down,
-    /// It goes on at some time.
+    /// It runs on at a scheduled time.
     Ready,
     /// It faulted.
     Waits(Va, Access),
     /// It waits for its store buffer, or for other threads.
-    Rests,
-    /// It syncs, with how often pages had been written when it began.
+    Blocked,
+    /// It syncs, with how often each page had been written when the sync began.
     Flushes(Connection, Vec<(Va, u64)>),
     /// The same, and the blade has flushed.
     Asks(Vec<(Va, u64)>),
     /// It waits for the controller.
-    Orders,
+    AwaitsController,
     /// It has done everything.
     Done,
 }
@@ -53,16 +54,16 @@ pub(crate) struct Thread {
     /// What it does next, of its program.
     next: usize,
     length: usize,
-    /// Counts what it was woken for.
+    /// Counts its wake-ups.
     pub(crate) turn: u64,
     /// The ticket that it entered its domain with.
     pub(crate) entry: u32,
     sync: (Va, u64),
     /// When it faulted last.
     since: u64,
-    /// The daemon has heard of that.
-    is_heard: bool,
-    /// Of its own, so that it does the same whatever others do.
+    /// The daemon has received that fault.
+    is_received: bool,
+    /// Its own random numbers, so that it does not depend on other threads.
     random: fastrand::Rng,
 }
 
@@ -76,7 +77,7 @@ impl Thread {
             entry: 0,
             sync: (Va(0), 0),
             since: 0,
-            is_heard: false,
+            is_received: false,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -89,7 +90,7 @@ impl Thread {
         self.state == State::Down
     }
 
-    /// Its blade goes down, or its program fails: what it has begun does not happen.
+    /// Its blade goes down, or its program ends: an operation that it has begun does not happen.
     pub(crate) fn stop(&mut self) {
         if !self.is_done() {
             let has_begun = !matches!(self.state, State::Down | State::Ready);
@@ -99,10 +100,11 @@ impl Thread {
         }
     }
 
-    /// The blade, in that life, has flushed: what the controller is to be asked for.
-    pub(crate) fn flushed(&mut self, life: Connection) -> Option<(Va, u64)> {
+    /// That incarnation of the blade has flushed: returns the range of the request to the
+    /// controller.
+    pub(crate) fn flushed(&mut self, connection: Connection) -> Option<(Va, u64)> {
         match &mut self.state {
-            State::Flushes(of, counts) if *of == life => {
+            State::Flushes(of, counts) if *of == connection => {
                 self.state = State::Asks(std::mem::take(counts));
                 Some(self.sync)
             }
@@ -118,7 +120,7 @@ impl World<'_> {
         }
     }
 
-    /// It goes on after a while: quickly once nothing goes wrong any more.
+    /// It goes on after a while: quickly once the faults have stopped.
     pub(crate) fn go_on(&mut self, number: usize) {
         let pace = if self.queue.now() < self.calm_at {
             self.plan.pace
@@ -130,7 +132,7 @@ impl World<'_> {
 
     fn go_on_within(&mut self, number: usize, most: u64) {
         let random = &mut self.threads[number].random;
-        let delay = random.u64(THOUGHT..=most.max(THOUGHT));
+        let delay = random.u64(LEAST_PAUSE..=most.max(LEAST_PAUSE));
         self.go_on_after(number, delay);
     }
 
@@ -143,11 +145,11 @@ impl World<'_> {
     }
 
     pub(crate) fn rest(&mut self, number: usize) {
-        self.threads[number].state = State::Rests;
+        self.threads[number].state = State::Blocked;
     }
 
     pub(crate) fn rests(&self, number: usize) -> bool {
-        self.threads[number].state == State::Rests
+        self.threads[number].state == State::Blocked
     }
 
     pub(crate) fn finish(&mut self, number: usize) {
@@ -168,7 +170,7 @@ impl World<'_> {
                 && program.domain == page.domain
                 && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
             {
-                self.go_on_within(number, AWAKENING);
+                self.go_on_within(number, WAKE_UP);
             }
         }
         self.wake_buffers(blade, page);
@@ -180,8 +182,8 @@ impl World<'_> {
         if thread.turn != turn || thread.state != State::Ready {
             return;
         }
-        if number < self.players.len() {
-            return self.play(number);
+        if number < self.scripted.len() {
+            return self.run_script(number);
         }
         let program = &self.plan.programs[number];
         let Some(&op) = program.ops.get(thread.next) else {
@@ -197,12 +199,13 @@ impl World<'_> {
             },
             Op::Mapping(mapping, region) => {
                 let machine = self.machines.get(&program.blade);
-                let life = machine.and_then(|machine| Some(machine.host.as_ref()?.life));
+                let connection =
+                    machine.and_then(|machine| Some(machine.host.as_ref()?.connection));
                 let area = self.plan.area_of(program.domain, region);
-                if let Some((life, area)) = life.zip(area) {
-                    thread.state = State::Orders;
+                if let Some((connection, area)) = connection.zip(area) {
+                    thread.state = State::AwaitsController;
                     let ticket = self.ticket(number);
-                    self.ask(life, ticket, request(area, mapping));
+                    self.ask(connection, ticket, request(area, mapping));
                 } else {
                     self.done_with_op(number);
                 }
@@ -213,14 +216,14 @@ impl World<'_> {
                 let Some(host) = machine.and_then(|machine| machine.host.as_ref()) else {
                     return;
                 };
-                let life = host.life;
-                // What others wrote and nobody here has read is not asked for.
+                let connection = host.connection;
+                // Pages that others wrote and no thread here has read are not counted.
                 let mut own = host.dirty();
                 own.retain(|page| region.contains(*page));
                 let counts = own.into_iter().map(|page| (page, self.checker.count(page)));
                 let counts: Vec<_> = counts.collect();
                 let thread = &mut self.threads[number];
-                thread.state = State::Flushes(life, counts);
+                thread.state = State::Flushes(connection, counts);
                 thread.sync = (start, length);
                 self.flush_for(number, program.blade, start, length, program.domain);
             }
@@ -252,7 +255,7 @@ impl World<'_> {
         may.then(|| cached.image[place.word])
     }
 
-    /// A thread has reached a page, which is to be of its domain.
+    /// A thread has accessed a page, which must be of its domain.
     fn accessed(&mut self, number: usize, page: Va, is_cut: bool) {
         let Program { blade, domain, .. } = self.plan.programs[number];
         let owner = self.mapped.area(self.plan, page);
@@ -263,16 +266,16 @@ impl World<'_> {
 
     /// A thread has loaded from the cache.
     pub(crate) fn loaded(&mut self, number: usize, place: Place, found: u64) {
-        let is_heard = self.host_of(number).is_some_and(|host| !host.is_cut);
-        self.accessed(number, place.page, !is_heard);
+        let is_received = self.host_of(number).is_some_and(|host| !host.is_cut);
+        self.accessed(number, place.page, !is_received);
         self.record(What::Loaded(number, place, found));
-        if is_heard && let Err(wrong) = self.checker.load(place, found) {
+        if is_received && let Err(wrong) = self.checker.load(place, found) {
             let blade = self.plan.programs[number].blade;
             self.fail(Failure::Wrong(blade, wrong));
         }
     }
 
-    /// A thread stores into the cache, where the page is to write.
+    /// A thread stores into the cache, where the page is writable.
     pub(crate) fn stored(&mut self, number: usize, place: Place, value: u64) {
         let blade = self.plan.programs[number].blade;
         let machine = self.machines.get_mut(&blade);
@@ -301,12 +304,12 @@ impl World<'_> {
     pub(crate) fn wait_for(&mut self, number: usize, page: Va, access: Access) {
         self.threads[number].state = State::Waits(page, access);
         self.threads[number].since = self.queue.now();
-        self.threads[number].is_heard = false;
+        self.threads[number].is_received = false;
         self.fault_of(number, page, access);
     }
 
     pub(crate) fn fault_of(&mut self, number: usize, page: Va, access: Access) {
-        let Some(life) = self.host_of(number).map(|host| host.life) else {
+        let Some(connection) = self.host_of(number).map(|host| host.connection) else {
             return;
         };
         self.record(What::Fault(number, page, access));
@@ -317,18 +320,18 @@ impl World<'_> {
         let delay = self.random.u64(UFFD..=most.max(UFFD));
         let page = PageRequest { page, domain };
         self.queue
-            .after(delay, Event::Fault(number, life, page, access));
+            .after(delay, Event::Fault(number, connection, page, access));
     }
 
-    /// The daemon hears of a thread's fault.
-    pub(crate) fn heard(&mut self, number: usize, page: Va) {
+    /// The daemon receives a thread's fault.
+    pub(crate) fn fault_received(&mut self, number: usize, page: Va) {
         let thread = &mut self.threads[number];
         if matches!(thread.state, State::Waits(at, _) if at == page) {
-            thread.is_heard = true;
+            thread.is_received = true;
         }
     }
 
-    /// Accesses to the page can't be carried out.
+    /// Accesses to the page fail.
     pub(crate) fn failed(
         &mut self,
         blade: BladeId,
@@ -344,11 +347,11 @@ impl World<'_> {
             let State::Waits(at, wanted) = self.threads[number].state else {
                 continue;
             };
-            if at != page.page || !self.threads[number].is_heard {
+            if at != page.page || !self.threads[number].is_received {
                 continue;
             }
             if wanted < access {
-                self.go_on_within(number, AWAKENING);
+                self.go_on_within(number, WAKE_UP);
                 continue;
             }
             self.record(What::Failed(number, page.page, refusal));
@@ -380,12 +383,13 @@ impl World<'_> {
             .lost()
             .iter()
             .any(|lost| lost.region.contains(page));
-        (fails && is_lost) || self.queue.now() < self.calm_at + AFTERMATH
+        (fails && is_lost) || self.queue.now() < self.calm_at + FAILURES_UNTIL
     }
 
-    /// The controller has done what the thread asked for; if it synced, what it wrote is in memory.
+    /// The controller has answered the thread's request; if that was a sync, the thread's writes
+    /// are in memory.
     pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
-        if self.threads[number].state == State::Orders {
+        if self.threads[number].state == State::AwaitsController {
             self.done_with_op(number);
             return;
         }

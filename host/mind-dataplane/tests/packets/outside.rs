@@ -86,11 +86,11 @@ fn another_udp_port_is_foreign(world: &mut World) {
 }
 
 fn a_switch_without_identity_takes_nothing_for_its_own(world: &mut World) {
-    let nobody = std::net::Ipv4Addr::UNSPECIFIED;
+    let no_address = std::net::Ipv4Addr::UNSPECIFIED;
     world
         .bed
         .switch
-        .set_identity(nobody, [0; 6])
+        .set_identity(no_address, [0; 6])
         .expect("the identity can be set");
     is_foreign(world, &read(0, PAGE).ip(9, &[6]));
     world.send(0, &read(0, PAGE)).met(Verdict::Bypass);

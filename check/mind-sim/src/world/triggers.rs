@@ -1,4 +1,4 @@
-//! What follows when something happens ([`Echo`]): the last packets are kept, and arrive once more.
+//! Carries out [`Trigger`]s: the last packets of each kind are kept, and arrive once more.
 
 use mind_common::id::BladeId;
 use mind_machines::{Node, datagram::Datagram};
@@ -6,60 +6,61 @@ use mind_machines::{Node, datagram::Datagram};
 use super::{Event, World};
 use crate::{
     coverage::Pair,
-    echo::{Echo, Sort, Then},
     plan::{Image, MILLISECOND},
     trace::Direction,
+    trigger::{Effect, PacketKind, Trigger},
 };
 
 /// The oldest copy that arrives, in nanoseconds.
 const OLDEST: u64 = 5 * MILLISECOND;
 
-/// The last packets of each sort, from or to each compute blade, and when they were sent.
-pub(crate) type Kept = Vec<(BladeId, Sort, u64, Datagram<Image>)>;
+/// The last packets of each kind, from or to each compute blade, and when they were sent.
+pub(crate) type Kept = Vec<(BladeId, PacketKind, u64, Datagram<Image>)>;
 
 impl World<'_> {
     /// A packet is sent by a compute blade, or to it.
     pub(crate) fn keep(&mut self, node: Node, way: Direction, packet: &Datagram<Image>) {
         if let Node::Compute(blade) = node
-            && let Some(sort) = Sort::of(packet)
-            // What completes a request looks like an answer.
+            && let Some(sort) = PacketKind::of(packet)
+            // A packet that completes a request looks like an answer.
             && sort.way() == way
             && self
                 .plan
-                .echoes
+                .triggers
                 .iter()
-                .any(|echo| echo.then == Then::Arrives(sort))
+                .any(|trigger| trigger.effect == Effect::Arrives(sort))
         {
-            let is_that = |(of, what, ..): &(BladeId, Sort, u64, _)| *of == blade && *what == sort;
+            let is_that =
+                |(of, what, ..): &(BladeId, PacketKind, u64, _)| *of == blade && *what == sort;
             self.kept.retain(|kept| !is_that(kept));
             self.kept.push((blade, sort, self.queue.now(), *packet));
         }
     }
 
-    /// Something happened, to a page on that blade or to a word.
+    /// An event happened, of a page on that blade or of a word.
     pub(crate) fn happened(&mut self, pair: Pair, blade: Option<BladeId>) {
         self.coverage.count(pair);
         let now = self.queue.now();
-        if now >= self.plan.weather.until {
+        if now >= self.plan.network_faults.until {
             return;
         }
-        for echo in &self.plan.echoes {
-            if echo.after.is_like(pair) && self.random.u32(0..echo.one_in) == 0 {
-                self.follow(*echo, blade);
+        for trigger in &self.plan.triggers {
+            if trigger.after.is_like(pair) && self.random.u32(0..trigger.one_in) == 0 {
+                self.follow(*trigger, blade);
             }
         }
     }
 
-    fn follow(&mut self, echo: Echo, at: Option<BladeId>) {
+    fn follow(&mut self, trigger: Trigger, at: Option<BladeId>) {
         let is_meant = |blade| at.is_none_or(|at| at == blade);
-        match echo.then {
-            Then::Arrives(sort) => {
+        match trigger.effect {
+            Effect::Arrives(sort) => {
                 let now = self.queue.now();
                 for &(blade, of, sent, packet) in &self.kept {
                     if of != sort || !is_meant(blade) || now - sent > OLDEST {
                         continue;
                     }
-                    let delay = self.random.u64(0..=echo.within);
+                    let delay = self.random.u64(0..=trigger.within);
                     let node = Node::Compute(blade);
                     let arrives = match sort.way() {
                         Direction::Down => Event::Down(node, packet),
@@ -68,9 +69,9 @@ impl World<'_> {
                     self.queue.after(delay, arrives);
                 }
             }
-            Then::Happens(disturbance) => {
+            Effect::Happens(disturbance) => {
                 if disturbance.blade().is_none_or(is_meant) {
-                    let delay = self.random.u64(0..=echo.within);
+                    let delay = self.random.u64(0..=trigger.within);
                     self.queue.after(delay, Event::Follow(disturbance));
                 }
             }
@@ -101,8 +102,8 @@ mod tests {
     const WRITES: u64 = 5;
     const ACQUIRES: Pair = Pair::Page(Phase::Absent, Step::Fault(Access::Write));
 
-    /// Two blades write a page in turn; that follows.
-    fn outcome(follows: Echo) -> Outcome {
+    /// The outcome of two blades that write a page in turn, with that trigger.
+    fn outcome(follows: Trigger) -> Outcome {
         let domain = DomainId(1);
         let place = Place {
             page: Va(WINDOW_BASE),
@@ -120,7 +121,7 @@ mod tests {
         let plan = Plan {
             blades: 2,
             programs: programs.to_vec(),
-            echoes: vec![follows],
+            triggers: vec![follows],
             ..calm(100 * MILLISECOND)
         };
         let outcome = run(&plan, true);
@@ -129,11 +130,11 @@ mod tests {
         outcome
     }
 
-    const fn always(then: Then) -> Echo {
-        Echo {
+    const fn always(effect: Effect) -> Trigger {
+        Trigger {
             after: ACQUIRES,
             one_in: 1,
-            then,
+            effect,
             within: 2_000,
         }
     }
@@ -144,7 +145,7 @@ mod tests {
             blade: blade(1),
             lasts: 0,
         };
-        let records = outcome(always(Then::Happens(hang))).records;
+        let records = outcome(always(Effect::Happens(hang))).records;
         let hangs = records
             .iter()
             .filter(|record| record.what == What::Disturbed(hang));
@@ -152,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_packet_of_a_sort_arrives_once_more() {
-        let copies = |sort: Sort| {
-            let records = outcome(always(Then::Arrives(sort))).records;
-            let is_that = |packet| Sort::of(packet) == Some(sort);
+    fn the_last_packet_of_a_kind_arrives_once_more() {
+        let copies = |sort: PacketKind| {
+            let records = outcome(always(Effect::Arrives(sort))).records;
+            let is_that = |packet| PacketKind::of(packet) == Some(sort);
             let (mut sent, mut arrived) = (0, 0);
             for record in &records {
                 match &record.what {
@@ -177,10 +178,10 @@ mod tests {
             arrived - sent
         };
         // Of each blade after its second write, as long as its last is young enough.
-        let invalidations = copies(Sort::Invalidate(Target::Invalid));
+        let invalidations = copies(PacketKind::Invalidate(Target::Invalid));
         assert!(invalidations >= WRITES, "{invalidations}");
-        assert!(copies(Sort::Answer) >= WRITES);
-        // Nobody asks for that.
-        assert_eq!(copies(Sort::Request(Want::Read, false)), 0);
+        assert!(copies(PacketKind::Answer) >= WRITES);
+        // No blade sends that.
+        assert_eq!(copies(PacketKind::Request(Want::Read, false)), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Runs in which a few blades bring something about step by step, again and again: what takes
-//! several things in the right order, of which each is rare.
+//! Runs in which a few blades follow a fixed sequence of steps, again and again, to cover what
+//! takes several rare events in the right order.
 
 mod script;
 
@@ -15,48 +15,48 @@ use mind_machines::compute::{
 };
 
 use self::script::Script;
-use super::{Area, Load, MILLISECOND, Plan, Program, Weather, blade, dice};
+use super::{Area, Load, MILLISECOND, NetworkFaults, Plan, Program, blade, generator};
 use crate::{
     coverage::{Happening, Kind as WordKind, Pair},
-    echo::{Echo, Sort, Then},
+    trigger::{Effect, PacketKind, Trigger},
 };
 
-/// Whose memory it is.
+/// The domain of the memory.
 const DOMAIN: DomainId = DomainId(1);
 
 /// A microsecond, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
 
-/// Threads of a blade of which all but one read.
+/// Threads of a blade in [`Sequence::Leaving`]; all but one read.
 const LEAVERS: usize = 6;
 
-/// What is brought about.
+/// The sequences, by what they bring about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scene {
-    /// A blade may not write a page that has just come, gives it up for somebody else, and asks
-    /// for it again while it is wanted back again.
+enum Sequence {
+    /// A blade is denied writing a page that has just come, gives it up for another blade, and
+    /// requests it again while it is invalidated again.
     Denied,
-    /// Timers of a page go off when it has long been given up and asked for again.
+    /// Timers of a page fire after it was given up and requested again.
     Timers,
-    /// A page that is to be forwarded waits for another of its region, and threads that faulted
-    /// on it before make themselves heard.
+    /// A page that is to be forwarded waits for another of its region, while faults on it that came
+    /// before are received.
     Leaving,
-    /// A blade is granted permission to write and does not hear of it; when it asks again, its
-    /// region has been given to somebody who failed, or up.
+    /// A blade is granted an UPGRADE and the answer is lost; when it repeats it, its region has
+    /// gone to a blade that crashed, or was reset.
     Repeats,
-    /// The owner of one half of a region fails while the halves are joined, and sharers of the
+    /// The owner of one half of a region crashes while the halves are merged, and sharers of the
     /// other half stay listed.
     Halves,
-    /// Pages are written back while their region is split and joined.
+    /// Pages are written back while their region is split and merged.
     Moves,
-    /// A blade that asks for permission to write hears from nobody until it gives up.
-    Silence,
+    /// A blade that sends an UPGRADE is isolated until it gives up.
+    Isolation,
     /// Two blades take a page from each other before and after its region is split, and answers
-    /// of before arrive when the other slot's invalidations have their numbers.
+    /// from before arrive when the other slot's invalidations have the same numbers.
     Numbers,
 }
 
-impl Scene {
+impl Sequence {
     const ALL: [Self; 8] = [
         Self::Denied,
         Self::Timers,
@@ -64,11 +64,11 @@ impl Scene {
         Self::Repeats,
         Self::Halves,
         Self::Moves,
-        Self::Silence,
+        Self::Isolation,
         Self::Numbers,
     ];
 
-    /// How long it takes, in nanoseconds, and how often it is played.
+    /// How long it takes, in nanoseconds, and how often it is repeated.
     const fn rounds(self) -> (u64, u64) {
         match self {
             Self::Denied => (6 * MILLISECOND, 8),
@@ -76,27 +76,27 @@ impl Scene {
             Self::Leaving => (10 * MILLISECOND, 8),
             Self::Moves => (2 * MILLISECOND, 20),
             Self::Numbers => (6 * MILLISECOND, 1),
-            Self::Silence => (8_000 * MILLISECOND, 1),
+            Self::Isolation => (8_000 * MILLISECOND, 1),
             Self::Repeats | Self::Halves => (12 * MILLISECOND, 6),
         }
     }
 }
 
-fn threads(scene: Scene) -> (u8, usize) {
-    match scene {
-        Scene::Denied | Scene::Timers | Scene::Numbers => (2, 1),
-        Scene::Moves | Scene::Silence => (1, 1),
-        Scene::Leaving => (2, LEAVERS),
-        Scene::Repeats | Scene::Halves => (3, 1),
+fn threads(sequence: Sequence) -> (u8, usize) {
+    match sequence {
+        Sequence::Denied | Sequence::Timers | Sequence::Numbers => (2, 1),
+        Sequence::Moves | Sequence::Isolation => (1, 1),
+        Sequence::Leaving => (2, LEAVERS),
+        Sequence::Repeats | Sequence::Halves => (3, 1),
     }
 }
 
-/// The run that a seed stands for.
+/// The run of a seed.
 pub(super) fn plan(seed: u64) -> Plan {
-    let scene = Scene::ALL[(seed / 5 % Scene::ALL.len() as u64) as usize];
+    let sequence = Sequence::ALL[(seed / 5 % Sequence::ALL.len() as u64) as usize];
     let region = Region::containing(Va(WINDOW_BASE), 1)
         .unwrap_or_else(|| unreachable!("regions have such orders"));
-    let (blades, threads) = threads(scene);
+    let (blades, threads) = threads(sequence);
     let homes = (0..blades).flat_map(|number| std::iter::repeat_n(number, threads));
     let programs = homes.map(|number| Program {
         blade: blade(number),
@@ -104,51 +104,51 @@ pub(super) fn plan(seed: u64) -> Plan {
         ops: Vec::new(),
     });
     let mut script = Script {
-        random: dice(seed, 1),
+        random: generator(seed, 1),
         region,
         programs: programs.collect(),
         disturbances: Vec::new(),
     };
-    let (length, count) = scene.rounds();
-    let has_room = match scene {
-        Scene::Leaving => script.random.u8(0..3) > 0,
-        Scene::Timers | Scene::Moves => false,
+    let (length, count) = sequence.rounds();
+    let has_room = match sequence {
+        Sequence::Leaving => script.random.u8(0..3) > 0,
+        Sequence::Timers | Sequence::Moves => false,
         _ => true,
     };
     for round in 0..count {
         let at = MILLISECOND + round * length + script.random.u64(0..100_000);
-        match scene {
-            Scene::Denied => script.denied(at),
-            Scene::Timers => script.timers(at),
-            Scene::Leaving => script.leaving(at, has_room),
-            Scene::Moves => script.moves(at, round),
-            Scene::Silence => script.silence(at),
-            Scene::Numbers => script.numbers(at),
-            Scene::Repeats => script.repeats(at),
-            Scene::Halves => script.halves(at),
+        match sequence {
+            Sequence::Denied => script.denied(at),
+            Sequence::Timers => script.timers(at),
+            Sequence::Leaving => script.leaving(at, has_room),
+            Sequence::Moves => script.moves(at, round),
+            Sequence::Isolation => script.isolation(at),
+            Sequence::Numbers => script.numbers(at),
+            Sequence::Repeats => script.repeats(at),
+            Sequence::Halves => script.halves(at),
         }
     }
     let random = &mut script.random;
     let load = Load {
-        faults: match scene {
-            Scene::Leaving => 1_000 * MICROSECOND,
+        faults: match sequence {
+            Sequence::Leaving => 1_000 * MICROSECOND,
             _ => 2 * MICROSECOND,
         },
-        late_faults: match scene {
-            Scene::Leaving => 300,
+        late_faults: match sequence {
+            Sequence::Leaving => 300,
             _ => 1000,
         },
-        timers: match scene {
-            Scene::Timers => 4 * MILLISECOND,
+        timers: match sequence {
+            Sequence::Timers => 4 * MILLISECOND,
             _ => 20 * MICROSECOND,
         },
-        controller: match scene {
-            Scene::Moves => 80 * MICROSECOND,
+        controller: match sequence {
+            Sequence::Moves => 80 * MICROSECOND,
             _ => 5_000 << random.u32(0..5),
         },
-        hold: match scene {
-            Scene::Denied | Scene::Leaving => 400 * MICROSECOND,
-            _ => Load::default().hold,
+        residency: match sequence {
+            Sequence::Denied | Sequence::Leaving => 400 * MICROSECOND,
+            _ => Load::default().residency,
         },
     };
     Plan {
@@ -159,14 +159,14 @@ pub(super) fn plan(seed: u64) -> Plan {
         areas: vec![Area {
             domain: DOMAIN,
             region,
-            fails: matches!(scene, Scene::Repeats | Scene::Halves),
+            fails: matches!(sequence, Sequence::Repeats | Sequence::Halves),
             is_writable: true,
             is_mapped: true,
         }],
         programs: script.programs,
         pace: MICROSECOND,
         load,
-        weather: Weather {
+        network_faults: NetworkFaults {
             loss: 0,
             duplication: 0,
             lateness: 0,
@@ -174,28 +174,28 @@ pub(super) fn plan(seed: u64) -> Plan {
             until: MILLISECOND + count * length,
         },
         disturbances: script.disturbances,
-        echoes: echoes(scene),
+        triggers: triggers(sequence),
         flaw: None,
     }
 }
 
-fn echoes(scene: Scene) -> Vec<Echo> {
-    let [all, most] = [Target::Invalid, Target::Shared].map(Sort::Invalidate);
-    let [all, most] = [all, most].map(Then::Arrives);
+fn triggers(sequence: Sequence) -> Vec<Trigger> {
+    let [all, most] = [Target::Invalid, Target::Shared].map(PacketKind::Invalidate);
+    let [all, most] = [all, most].map(Effect::Arrives);
     let faults = |phase, access| Pair::Page(phase, Event::Fault(access));
-    match scene {
-        Scene::Denied => vec![
-            Echo::new(faults(Phase::Shared, Access::Write), 1, all, 3_000),
-            Echo::new(faults(Phase::Absent, Access::Read), 3, all, 4_000),
-            Echo::new(faults(Phase::Absent, Access::Read), 3, most, 4_000),
-            Echo::new(faults(Phase::Absent, Access::Write), 3, all, 4_000),
-            Echo::new(faults(Phase::Absent, Access::Write), 3, most, 4_000),
+    match sequence {
+        Sequence::Denied => vec![
+            Trigger::new(faults(Phase::Shared, Access::Write), 1, all, 3_000),
+            Trigger::new(faults(Phase::Absent, Access::Read), 3, all, 4_000),
+            Trigger::new(faults(Phase::Absent, Access::Read), 3, most, 4_000),
+            Trigger::new(faults(Phase::Absent, Access::Write), 3, all, 4_000),
+            Trigger::new(faults(Phase::Absent, Access::Write), 3, most, 4_000),
         ],
-        Scene::Timers => {
+        Sequence::Timers => {
             let came = Pair::Page(Phase::Reading, Event::Data(Version::new(0)));
-            vec![Echo::new(came, 2, all, 5_000)]
+            vec![Trigger::new(came, 2, all, 5_000)]
         }
-        Scene::Repeats => {
+        Sequence::Repeats => {
             let taken = [State::Invalid, State::Shared, State::Modified];
             let taken = taken.map(|state| Pair::Word(WordKind::of_state(state), Happening::Taken));
             let held = |was| {
@@ -207,28 +207,33 @@ fn echoes(scene: Scene) -> Vec<Echo> {
                 let kind = WordKind::of_state(State::Modified);
                 Pair::Word(kind, Happening::Request(want, false))
             });
-            // Nobody gets it by these.
+            // No blade gets the page by these.
             let futile = [
-                Sort::Request(Want::Upgrade, true),
-                Sort::Request(Want::Upgrade, false),
-                Sort::Answer,
-                Sort::Write,
+                PacketKind::Request(Want::Upgrade, true),
+                PacketKind::Request(Want::Upgrade, false),
+                PacketKind::Answer,
+                PacketKind::Write,
             ];
-            let others = [Want::Read, Want::Acquire].map(|want| Sort::Request(want, true));
+            let others = [Want::Read, Want::Acquire].map(|want| PacketKind::Request(want, true));
             let always = taken.into_iter().chain(given).chain(begun);
             let always = always.flat_map(|after| futile.map(|what| (after, what)));
             let taken = taken.into_iter();
             let taken = taken.flat_map(|after| others.map(|what| (after, what)));
             let late = always.chain(taken);
-            late.map(|(after, what)| Echo::new(after, 1, Then::Arrives(what), 1_000))
+            late.map(|(after, what)| Trigger::new(after, 1, Effect::Arrives(what), 1_000))
                 .collect()
         }
-        Scene::Numbers => {
+        Sequence::Numbers => {
             let kind = WordKind::of_state(State::Modified);
             let begun = Pair::Word(kind, Happening::Request(Want::Acquire, false));
-            vec![Echo::new(begun, 1, Then::Arrives(Sort::Answer), 8_000)]
+            vec![Trigger::new(
+                begun,
+                1,
+                Effect::Arrives(PacketKind::Answer),
+                8_000,
+            )]
         }
-        Scene::Leaving | Scene::Halves | Scene::Moves | Scene::Silence => Vec::new(),
+        Sequence::Leaving | Sequence::Halves | Sequence::Moves | Sequence::Isolation => Vec::new(),
     }
 }
 
@@ -244,16 +249,16 @@ mod tests {
         trace::{Record, What},
     };
 
-    /// What each is there for, in so many runs.
+    /// Runs in which each must bring about its event.
     const RUNS: u64 = 40;
 
     #[test]
-    fn each_brings_about_what_it_is_there_for() {
-        let mut reached = [(); Scene::ALL.len()].map(|()| Coverage::default());
-        for number in 0..RUNS * Scene::ALL.len() as u64 {
+    fn each_brings_its_event_about() {
+        let mut reached = [(); Sequence::ALL.len()].map(|()| Coverage::default());
+        for number in 0..RUNS * Sequence::ALL.len() as u64 {
             let outcome = run(&plan(5 * number), false);
             assert_eq!(outcome.failure, None, "{number}");
-            reached[number as usize % Scene::ALL.len()].add(&outcome.coverage);
+            reached[number as usize % Sequence::ALL.len()].add(&outcome.coverage);
         }
         let wanted_back = |phase, target| {
             let event = Event::Invalidate {
@@ -268,42 +273,48 @@ mod tests {
         let busy = Event::NotStored(Refusal::Busy);
         let cleaning = |evicting| Phase::Cleaning { evicting };
         let all = [
-            (Scene::Denied, wanted_back(Phase::Reading, Target::Invalid)),
-            (Scene::Denied, wanted_back(Phase::Reading, Target::Shared)),
             (
-                Scene::Timers,
+                Sequence::Denied,
+                wanted_back(Phase::Reading, Target::Invalid),
+            ),
+            (
+                Sequence::Denied,
+                wanted_back(Phase::Reading, Target::Shared),
+            ),
+            (
+                Sequence::Timers,
                 Pair::Page(Phase::Upgrading, Event::ResidencyOver),
             ),
             (
-                Scene::Timers,
+                Sequence::Timers,
                 Pair::Page(cleaning(true), Event::ResidencyOver),
             ),
             (
-                Scene::Leaving,
+                Sequence::Leaving,
                 Pair::Page(Phase::Leaving, Event::Fault(Access::Read)),
             ),
-            (Scene::Repeats, Pair::Word(held(Prior::Lost), upgrade)),
-            (Scene::Repeats, Pair::Word(held(Prior::Shared), upgrade)),
+            (Sequence::Repeats, Pair::Word(held(Prior::Lost), upgrade)),
+            (Sequence::Repeats, Pair::Word(held(Prior::Shared), upgrade)),
             (
-                Scene::Halves,
+                Sequence::Halves,
                 Pair::Word(held(Prior::Lost), Happening::ListedGone),
             ),
-            (Scene::Moves, Pair::Page(cleaning(true), busy)),
-            (Scene::Moves, Pair::Page(cleaning(false), busy)),
+            (Sequence::Moves, Pair::Page(cleaning(true), busy)),
+            (Sequence::Moves, Pair::Page(cleaning(false), busy)),
             (
-                Scene::Silence,
+                Sequence::Isolation,
                 Pair::Page(Phase::Upgrading, Event::Refused(Refusal::Unreachable)),
             ),
         ];
-        for (scene, pair) in all {
-            let number = Scene::ALL.iter().position(|other| *other == scene);
+        for (sequence, pair) in all {
+            let number = Sequence::ALL.iter().position(|other| *other == sequence);
             let times = reached[number.unwrap()].of(pair);
-            assert!(times >= RUNS / 4, "{scene:?}: {pair} {times} times");
+            assert!(times >= RUNS / 4, "{sequence:?}: {pair} {times} times");
         }
     }
 
-    /// Answers to an invalidation of one slot's while another's waits for the same blade's, for the
-    /// same one, with the same number.
+    /// Counts answers to an invalidation of one slot that arrive while an invalidation of another
+    /// slot, with the same blade, requester and number, is under way.
     fn namesakes(records: &[Record]) -> usize {
         let mut asked = None;
         let mut namesakes = 0;
@@ -341,9 +352,11 @@ mod tests {
 
     #[test]
     fn answers_meet_the_number_that_they_have_in_another_slot() {
-        let number = Scene::ALL.iter().position(|one| *one == Scene::Numbers);
+        let number = Sequence::ALL
+            .iter()
+            .position(|one| *one == Sequence::Numbers);
         let seeds =
-            (0..RUNS).map(|run| 5 * (run * Scene::ALL.len() as u64 + number.unwrap() as u64));
+            (0..RUNS).map(|run| 5 * (run * Sequence::ALL.len() as u64 + number.unwrap() as u64));
         let met = seeds.filter(|seed| namesakes(&run(&plan(*seed), true).records) > 0);
         let met = met.count() as u64;
         assert!(met >= RUNS / 2, "{met} times");

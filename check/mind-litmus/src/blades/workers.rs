@@ -1,5 +1,4 @@
-//! The players as the runner sees them: a worker on each blade, all of which play each batch, and the
-//! outcomes that their answers make.
+//! The workers of a run: one on each blade, all of which run each batch, and the outcomes of their answers.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -14,10 +13,10 @@ use mind_cli::{Interrupt, Interrupted};
 use mind_workers::{Failed, Heard, Member, NotStarted, lines, member};
 use netns_setup::{Kind, Testbed};
 
+use super::barrier::{Shared, StepCounter};
 use super::gather::{self, Mismatch};
 use super::job::{Answer, Job, JobError, Seen};
 use super::layout::{ARENA_BYTES, Layout, TooManyVariables};
-use super::meeting::{Seat, Shared};
 use super::worker::{PATIENCE, VERB};
 use crate::{
     histogram::Histogram,
@@ -25,10 +24,10 @@ use crate::{
     test::Test,
 };
 
-/// Added to the workers' own patience, so that they can say whom they wait for.
+/// Added to the workers' own patience, so that they can name the participant that they wait for.
 const AFTER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where players play.
+/// Where participants run.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage<'t> {
     /// On all compute blades of a testbed, in memory of a protection domain.
@@ -45,8 +44,8 @@ impl Stage<'_> {
         }
     }
 
-    /// The players' names.
-    pub fn players(self) -> Vec<String> {
+    /// The participants' names.
+    pub fn participants(self) -> Vec<String> {
         match self {
             Self::Blades(testbed) => {
                 let blades = testbed.plan().of_kind(Kind::Compute);
@@ -85,11 +84,11 @@ fn enough(test: &Test, blades: usize) -> Result<(), TooFewBlades> {
     })
 }
 
-/// Why a batch was not played.
+/// Why a batch was not run.
 #[derive(Debug, thiserror::Error)]
-pub enum CompanyError {
-    /// The memory that workers share with each other cannot be had.
-    #[error("cannot make memory for workers to meet in")]
+pub enum WorkersError {
+    /// The memory of the step counters cannot be made.
+    #[error("cannot make the memory of the step counters")]
     Memory(#[source] io::Error),
     /// A worker does not start.
     #[error(transparent)]
@@ -97,23 +96,23 @@ pub enum CompanyError {
     /// A worker has ended.
     #[error(transparent)]
     Failed(#[from] Failed),
-    /// A worker cannot be told what to do.
-    #[error("cannot tell {name} what to do")]
+    /// A job cannot be sent to a worker.
+    #[error("cannot send a job to {name}")]
     Tell {
         /// Which.
         name: String,
         /// Why.
         source: io::Error,
     },
-    /// A worker says something else than it should.
-    #[error("{name} says {said:?} where that is not expected")]
+    /// A worker sent an unexpected message.
+    #[error("{name} sent {said:?}, which is not expected")]
     Unexpected {
         /// Which.
         name: String,
         /// What.
         said: Answer,
     },
-    /// A worker says nothing.
+    /// A worker did not answer.
     #[error("no answer for {} s from {}", patience.as_secs(), names.join(", "))]
     Late {
         /// Those that have not answered.
@@ -121,13 +120,13 @@ pub enum CompanyError {
         /// How long they had.
         patience: Duration,
     },
-    /// Somebody wanted it to end.
+    /// The run was interrupted.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// The test does not fit.
     #[error(transparent)]
     Variables(#[from] TooManyVariables),
-    /// The job makes no sense.
+    /// The job is invalid.
     #[error(transparent)]
     Job(#[from] JobError),
     /// The answers do not fit together.
@@ -140,7 +139,7 @@ pub enum CompanyError {
     },
 }
 
-/// What is waited for.
+/// An event that is waited for.
 #[derive(Debug)]
 enum Happening {
     Heard(usize, Heard<Answer>),
@@ -149,36 +148,39 @@ enum Happening {
 
 /// All workers. They are killed with this value.
 #[derive(Debug)]
-pub struct Company {
+pub struct Workers {
     stage: &'static str,
     names: Vec<String>,
     members: Vec<Member>,
     happenings: Receiver<Happening>,
     interrupt: Interrupt,
     random: Rng,
-    /// The last step to which players have come.
+    /// The last step to which participants have come.
     step: u64,
-    /// What workers find by a path of this process's.
+    /// Memory that workers open by a path of this process.
     shared: Vec<Shared>,
 }
 
-impl Company {
-    /// Starts a worker for each player of `stage`, and waits until all have their memory. What is
-    /// left to chance is drawn from `seed`.
+impl Workers {
+    /// Starts a worker for each participant of `stage`, and waits until all have their memory. Random choices are drawn
+    /// from `seed`.
     ///
     /// # Errors
     ///
     /// If a worker does not start or has no memory.
-    pub fn start(stage: Stage<'_>, seed: u64, interrupt: &Interrupt) -> Result<Self, CompanyError> {
-        let names = stage.players();
-        let seats = Shared::new("litmus-seats", names.len() * size_of::<Seat>())
-            .map_err(CompanyError::Memory)?;
-        let mut shared = vec![seats];
+    pub fn start(stage: Stage<'_>, seed: u64, interrupt: &Interrupt) -> Result<Self, WorkersError> {
+        let names = stage.participants();
+        let step_counters = Shared::new(
+            "litmus-step_counters",
+            names.len() * size_of::<StepCounter>(),
+        )
+        .map_err(WorkersError::Memory)?;
+        let mut shared = vec![step_counters];
         let tested = match stage {
             // A name that no other run has.
             Stage::Blades(_) => format!("--domain=litmus-{}", std::process::id()),
             Stage::Machine(_) => {
-                let own = Shared::new("litmus", ARENA_BYTES).map_err(CompanyError::Memory)?;
+                let own = Shared::new("litmus", ARENA_BYTES).map_err(WorkersError::Memory)?;
                 let argument = format!("--own={}", own.path().display());
                 shared.push(own);
                 argument
@@ -186,9 +188,9 @@ impl Company {
         };
         let (sender, happenings) = mpsc::channel();
         let to = sender.clone();
-        // Nobody listens any more if there is an error.
+        // The receiver is gone if there is an error.
         interrupt.tell(move || drop(to.send(Happening::Interrupted)));
-        let mut company = Self {
+        let mut workers = Self {
             stage: stage.name(),
             members: Vec::new(),
             happenings,
@@ -198,37 +200,40 @@ impl Company {
             names,
             shared,
         };
-        for (number, player) in company.names.iter().enumerate() {
-            let name = format!("the worker on {player}");
+        for (number, participant) in workers.names.iter().enumerate() {
+            let name = format!("the worker on {participant}");
             let mut command = member::own_program(VERB).map_err(|source| NotStarted {
                 name: name.clone(),
                 source: source.into(),
             })?;
             command
                 .arg(format!("--number={number}"))
-                .arg(format!("--names={}", company.names.join(",")))
-                .arg(format!("--seats={}", company.shared[0].path().display()))
+                .arg(format!("--names={}", workers.names.join(",")))
+                .arg(format!(
+                    "--step-counters={}",
+                    workers.shared[0].path().display()
+                ))
                 .arg(&tested);
             let spawn = |command: &mut Command| -> Result<_, Box<dyn Error + Send + Sync>> {
                 Ok(match stage {
-                    Stage::Blades(testbed) => testbed.spawn(player, command)?,
+                    Stage::Blades(testbed) => testbed.spawn(participant, command)?,
                     Stage::Machine(_) => command.spawn()?,
                 })
             };
             let to = sender.clone();
             let pass = move |heard| to.send(Happening::Heard(number, heard)).is_ok();
             let member = Member::start(&name, command, spawn, lines::receive, pass)?;
-            company.members.push(member);
+            workers.members.push(member);
         }
-        for (member, answer) in company.answers()? {
+        for (member, answer) in workers.answers()? {
             if answer != Answer::Ready {
-                return Err(company.unexpected(member, answer));
+                return Err(workers.unexpected(member, answer));
             }
         }
-        Ok(company)
+        Ok(workers)
     }
 
-    /// Says whether there are players and room for a test.
+    /// Checks that there are enough participants and room for a test.
     fn check(&self, test: &Test, layout: Layout) -> Result<(), Unable> {
         self.interrupt.check()?;
         enough(test, self.names.len()).map_err(|error| Unable::Test(error.into()))?;
@@ -247,13 +252,13 @@ impl Company {
         test: &Test,
         layout: Layout,
         copies: u64,
-    ) -> Result<Histogram, CompanyError> {
+    ) -> Result<Histogram, WorkersError> {
         let most = layout.copies(test.name(), test.memory().len())?;
         let mut histogram = Histogram::default();
         let mut left = copies;
         while left > 0 {
             let batch = usize::try_from(left).unwrap_or(most).min(most);
-            let seen = self.play(test, layout, batch)?;
+            let seen = self.run_batch(test, layout, batch)?;
             for (outcome, count) in seen.iter() {
                 histogram.add(outcome.clone(), count);
             }
@@ -263,12 +268,12 @@ impl Company {
     }
 
     /// Runs a batch.
-    fn play(
+    fn run_batch(
         &mut self,
         test: &Test,
         layout: Layout,
         copies: usize,
-    ) -> Result<Histogram, CompanyError> {
+    ) -> Result<Histogram, WorkersError> {
         let job = Job {
             test: test.to_string(),
             layout,
@@ -278,7 +283,7 @@ impl Company {
         };
         let (_, plan) = job.plan(self.names.len())?;
         for member in &mut self.members {
-            member.tell(&job).map_err(|source| CompanyError::Tell {
+            member.tell(&job).map_err(|source| WorkersError::Tell {
                 name: member.name().to_owned(),
                 source,
             })?;
@@ -287,18 +292,18 @@ impl Company {
         let mut seen = vec![Seen::default(); self.members.len()];
         for (member, answer) in self.answers()? {
             match answer {
-                Answer::Played(played) => seen[member] = played,
+                Answer::ThreadRun(ran) => seen[member] = ran,
                 other @ Answer::Ready => return Err(self.unexpected(member, other)),
             }
         }
-        gather::gather(test, &plan, &seen).map_err(|source| CompanyError::Mismatch {
-            name: self.members[source.player].name().to_owned(),
+        gather::gather(test, &plan, &seen).map_err(|source| WorkersError::Mismatch {
+            name: self.members[source.participant].name().to_owned(),
             source,
         })
     }
 
     /// Waits until each worker has answered.
-    fn answers(&mut self) -> Result<Vec<(usize, Answer)>, CompanyError> {
+    fn answers(&mut self) -> Result<Vec<(usize, Answer)>, WorkersError> {
         let patience = PATIENCE + AFTER_PATIENCE;
         let mut answers: Vec<Option<Answer>> = vec![None; self.members.len()];
         while answers.iter().any(Option::is_none) {
@@ -315,7 +320,7 @@ impl Company {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let members = self.members.iter().zip(&answers);
                     let late = members.filter(|(_, answer)| answer.is_none());
-                    return Err(CompanyError::Late {
+                    return Err(WorkersError::Late {
                         names: late.map(|(member, _)| member.name().to_owned()).collect(),
                         patience,
                     });
@@ -325,14 +330,14 @@ impl Company {
         Ok(answers.into_iter().flatten().enumerate().collect())
     }
 
-    fn unexpected(&self, member: usize, said: Answer) -> CompanyError {
-        CompanyError::Unexpected {
+    fn unexpected(&self, member: usize, said: Answer) -> WorkersError {
+        WorkersError::Unexpected {
             name: self.members[member].name().to_owned(),
             said,
         }
     }
 
-    /// Tells all workers to leave, and waits until they have.
+    /// Ends all workers, and waits until they have ended.
     ///
     /// # Errors
     ///
@@ -342,20 +347,20 @@ impl Company {
     }
 }
 
-/// Runs tests by a company, with one layout.
+/// Runs tests on workers, with one layout.
 #[derive(Clone, Debug)]
 pub struct Blades {
-    company: Rc<RefCell<Company>>,
+    workers: Rc<RefCell<Workers>>,
     stage: &'static str,
     layout: Layout,
 }
 
 impl Blades {
     /// A runner with that layout.
-    pub fn new(company: &Rc<RefCell<Company>>, layout: Layout) -> Self {
+    pub fn new(workers: &Rc<RefCell<Workers>>, layout: Layout) -> Self {
         Self {
-            company: Rc::clone(company),
-            stage: company.borrow().stage,
+            workers: Rc::clone(workers),
+            stage: workers.borrow().stage,
             layout,
         }
     }
@@ -367,12 +372,12 @@ impl Runner for Blades {
     }
 
     fn check(&self, test: &Test) -> Result<(), Unable> {
-        self.company.borrow().check(test, self.layout)
+        self.workers.borrow().check(test, self.layout)
     }
 
     fn run(&mut self, test: &Test, copies: u64) -> Result<Histogram, Unable> {
-        let mut company = self.company.borrow_mut();
-        Ok(company.run(test, self.layout, copies)?)
+        let mut workers = self.workers.borrow_mut();
+        Ok(workers.run(test, self.layout, copies)?)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Lives of compute blades: they begin, hang, lose their connection, fail, and come back.
+//! Incarnations of compute blades: they begin, hang, lose their connection, crash, and are followed
+//! by the next.
 
 use mind_common::id::{BladeId, Connection};
 use mind_machines::{Node, controller::Input, switch::Port};
@@ -16,46 +17,47 @@ impl World<'_> {
         self.machines.get_mut(&blade)?.host.as_mut()
     }
 
-    /// A life begins: its programs ask to be let in.
-    pub(crate) fn live(&mut self, life: Connection) {
-        let blade = life.blade;
+    /// An incarnation begins: its programs enter their domains.
+    pub(crate) fn begin_incarnation(&mut self, connection: Connection) {
+        let blade = connection.blade;
         let capacity = self.plan.capacity;
         if let Some(machine) = self.machines.get_mut(&blade) {
-            machine.host = Some(Host::new(life, capacity, self.plan.load.hold));
+            machine.host = Some(Host::new(connection, capacity, self.plan.load.residency));
         }
         for number in 0..self.threads.len() {
             if self.plan.programs[number].blade == blade {
                 let ticket = self.ticket(number);
-                self.enter(ticket, life);
+                self.enter(ticket, connection);
             }
         }
     }
 
-    /// A life is over, with all that it has. Whose it was.
+    /// An incarnation ends and loses its state. Returns its connection.
     pub(crate) fn end(&mut self, blade: BladeId) -> Option<Connection> {
         let machine = self.machines.get_mut(&blade)?;
         let host = machine.host.take()?;
         machine.hung_until = 0;
         if !host.is_cut {
-            machine.remains = Some((host.life, host.dirty()));
+            machine.remains = Some((host.connection, host.dirty()));
         }
         for number in 0..self.threads.len() {
             if self.plan.programs[number].blade == blade {
                 self.threads[number].stop();
             }
         }
-        Some(host.life)
+        Some(host.connection)
     }
 
-    /// A blade fails; the controller finds out, and it comes back.
+    /// A blade crashes; the controller finds out, and the blade registers again.
     pub(crate) fn crash(&mut self, blade: BladeId, noticed: u64, back: u64) {
-        if let Some(life) = self.end(blade) {
-            self.queue.after(noticed, Event::Hear(Input::Broken(life)));
+        if let Some(connection) = self.end(blade) {
+            self.queue
+                .after(noticed, Event::ControllerInput(Input::Broken(connection)));
             self.queue.after(back, Event::Begin(blade));
         }
     }
 
-    /// The daemon stands still.
+    /// The daemon hangs.
     pub(crate) fn hang(&mut self, blade: BladeId, lasts: u64) {
         let until = self.queue.now().saturating_add(lasts);
         if let Some(machine) = self.machines.get_mut(&blade)
@@ -65,15 +67,15 @@ impl World<'_> {
         }
     }
 
-    /// The event, unless it waits for a daemon that stands still.
+    /// The event, unless it waits for a daemon that hangs.
     pub(crate) fn unless_hung(&mut self, event: Event) -> Option<Event> {
         let blade = match &event {
             Event::Down(Node::Compute(blade), _) | Event::Poll(blade) => *blade,
-            Event::Fault(_, life, ..) | Event::Left(.., life) | Event::Enters(_, life) => {
-                life.blade
-            }
+            Event::Fault(_, connection, ..)
+            | Event::Left(.., connection)
+            | Event::Enters(_, connection) => connection.blade,
             Event::Command(link, _) => match link.life() {
-                Some(life) => life.blade,
+                Some(connection) => connection.blade,
                 None => return Some(event),
             },
             _ => return Some(event),
@@ -82,7 +84,7 @@ impl World<'_> {
         if until <= self.queue.now() {
             return Some(event);
         }
-        // Timers are looked at somewhere among all packets that have come.
+        // Timers are handled at some time among all packets that have come.
         let late = match event {
             Event::Poll(_) | Event::Down(..) => self.tardiness(),
             _ => 0,
@@ -92,49 +94,53 @@ impl World<'_> {
     }
 
     /// The connection to the controller breaks, and both find out at some time.
-    pub(crate) fn sever(&mut self, blade: BladeId, noticed: u64, found: u64) {
+    pub(crate) fn disconnect(&mut self, blade: BladeId, noticed: u64, found: u64) {
         let Some(host) = self.host(blade) else {
             return;
         };
-        host.is_severed = true;
-        let life = host.life;
-        self.queue.after(noticed, Event::Hear(Input::Broken(life)));
-        self.queue.after(found, Event::Abandoned(life));
+        host.is_disconnected = true;
+        let connection = host.connection;
+        self.queue
+            .after(noticed, Event::ControllerInput(Input::Broken(connection)));
+        self.queue.after(found, Event::ControllerLost(connection));
     }
 
     /// A daemon without a controller ends, and is started again.
-    pub(crate) fn abandoned(&mut self, life: Connection) {
-        if self.host(life.blade).is_some_and(|host| host.life == life) {
-            self.end(life.blade);
-            self.queue.after(RESTART, Event::Begin(life.blade));
+    pub(crate) fn controller_lost(&mut self, connection: Connection) {
+        if self
+            .host(connection.blade)
+            .is_some_and(|host| host.connection == connection)
+        {
+            self.end(connection.blade);
+            self.queue.after(RESTART, Event::Begin(connection.blade));
         }
     }
 
-    /// Whom the switch has stopped listening to: what it has is as it was, what it wrote may be
-    /// gone.
+    /// Handles blades whose packets the switch drops from now on: their pages stay, their writes
+    /// may be lost.
     pub(crate) fn notice_cuts(&mut self) {
         for (blade, machine) in &mut self.machines {
             let port = self.switch.tables().ports.get(&Node::Compute(*blade));
-            let is_heard = |life| port == Some(&Port::Compute(life));
-            if let Some((life, dirty)) = machine.remains.take() {
-                if is_heard(life) {
-                    machine.remains = Some((life, dirty));
+            let is_received = |connection| port == Some(&Port::Compute(connection));
+            if let Some((connection, dirty)) = machine.remains.take() {
+                if is_received(connection) {
+                    machine.remains = Some((connection, dirty));
                 } else {
                     dirty
                         .into_iter()
-                        .for_each(|page| self.checker.orphaned(page));
+                        .for_each(|page| self.checker.owner_lost(page));
                     let cut = What::Cut(Node::Compute(*blade));
                     self.log.push(self.queue.now(), cut);
                 }
             }
             if let Some(host) = &mut machine.host
                 && !host.is_cut
-                && !is_heard(host.life)
+                && !is_received(host.connection)
             {
                 host.is_cut = true;
                 let cut = What::Cut(Node::Compute(*blade));
                 self.log.push(self.queue.now(), cut);
-                // Until it hears of it, its programs go on with what they have: that must be true now.
+                // Until it finds out, its programs go on with the pages that they have: these must be current now.
                 let mut copies = host.cache.iter();
                 let differs = copies.find(|(page, cached)| {
                     let now = self.checker.now(**page);
@@ -145,7 +151,7 @@ impl World<'_> {
                     self.failure.get_or_insert(stale);
                 }
                 for page in host.dirty() {
-                    self.checker.orphaned(page);
+                    self.checker.owner_lost(page);
                 }
             }
         }
@@ -166,7 +172,8 @@ mod tests {
 
     const HOST: Node = Node::Compute(BladeId::from_low_bits(0));
 
-    /// Two blades write a page in turn, each twice, while that happens to the first.
+    /// The outcome of two blades that write a page in turn, each twice, with that disturbance of
+    /// the first.
     fn outcome(disturbance: Disturbance) -> Outcome {
         let place = Place {
             page: Va(WINDOW_BASE),
@@ -207,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_stands_still_does_later_what_came_meanwhile() {
+    fn a_daemon_that_hangs_handles_later_what_came_meanwhile() {
         let outcome = outcome(Disturbance::Hang {
             blade: blade(0),
             lasts: 8 * MILLISECOND,
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blade_that_fails_comes_back_in_another_life() {
+    fn a_blade_that_crashes_registers_as_another_incarnation() {
         let outcome = outcome(Disturbance::Crash {
             blade: blade(0),
             noticed: MILLISECOND,
@@ -224,18 +231,20 @@ mod tests {
         });
         assert_eq!(stores(&outcome.records), [vec![1, 20], vec![10, 30]]);
         let records = outcome.records.iter();
-        let lives = records.filter_map(|record| match record.what {
+        let connections = records.filter_map(|record| match record.what {
             What::Sent(HOST, packet, _) => Connection::from_qp(packet.envelope.qp),
             _ => None,
         });
-        let mut lives: Vec<_> = lives.map(|life| life.incarnation).collect();
-        lives.dedup();
-        assert_eq!(lives.len(), 2);
+        let mut connections: Vec<_> = connections
+            .map(|connection| connection.incarnation)
+            .collect();
+        connections.dedup();
+        assert_eq!(connections.len(), 2);
     }
 
     #[test]
     fn a_blade_without_the_controller_goes_on_until_it_finds_out() {
-        let outcome = outcome(Disturbance::Sever {
+        let outcome = outcome(Disturbance::Disconnect {
             blade: blade(0),
             noticed: 20 * MILLISECOND,
             found: 25 * MILLISECOND,

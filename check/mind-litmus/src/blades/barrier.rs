@@ -1,11 +1,13 @@
-//! Where players meet: each counts its steps in a word of its own, which the others watch.
+//! A barrier between participants: each counts its steps in a word of its own, which the others
+//! read.
 //!
 //! The words lie in ordinary memory that the processes of one machine share, not in the memory that
-//! is tested: so they wait for each other also when that is broken, and to meet costs a microsecond
-//! and not several faults. Players on different machines would need a clock in common instead.
+//! is tested: so the barrier works also when the tested memory is broken, and costs a microsecond
+//! instead of several faults. Participants on different machines would need a clock in common
+//! instead.
 //!
-//! Who waits yields its processor: where there are fewer than players, the one that is waited for
-//! needs it, or the agent that works on its fault.
+//! A waiting participant yields its processor: with fewer processors than participants, the participant that it waits
+//! for needs it, or the agent that handles that one's fault.
 
 use std::fmt;
 use std::fs::File;
@@ -19,22 +21,22 @@ use std::{io, ops::Deref};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A player's step counts, on a cache line of their own.
+/// A participant's step counters, on a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Seat {
+pub struct StepCounter {
     /// To which step it has come.
     come: AtomicU64,
-    /// At which step it has last seen that all have come, and runs.
+    /// The last step at which it found all others, and went on.
     runs: AtomicU64,
 }
 
-/// A player who does not come.
+/// A participant that does not come to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("player {player} has not come to step {step} for {} s; it is at step {is}", patience.as_secs_f64())]
+#[error("participant {participant} has not come to step {step} for {} s; it is at step {is}", patience.as_secs_f64())]
 pub struct Missing {
-    /// Who.
-    pub player: usize,
+    /// Which participant.
+    pub participant: usize,
     /// Where it should be.
     pub step: u64,
     /// Where it is.
@@ -43,65 +45,70 @@ pub struct Missing {
     pub patience: Duration,
 }
 
-/// A player's side of it.
+/// A participant's view of the barrier.
 #[derive(Clone, Copy, Debug)]
-pub struct Meeting<'a> {
-    seats: &'a [Seat],
+pub struct Barrier<'a> {
+    step_counters: &'a [StepCounter],
     own: usize,
     patience: Duration,
 }
 
-impl<'a> Meeting<'a> {
-    /// The meeting of as many players as there are seats, as player number `own` sees it, who waits
-    /// for others for `patience`.
-    pub const fn new(seats: &'a [Seat], own: usize, patience: Duration) -> Self {
+impl<'a> Barrier<'a> {
+    /// The barrier of as many participants as there are step counters, for participant number `own`, which waits for
+    /// others for at most `patience`.
+    pub const fn new(step_counters: &'a [StepCounter], own: usize, patience: Duration) -> Self {
         Self {
-            seats,
+            step_counters,
             own,
             patience,
         }
     }
 
-    /// This player's number.
+    /// This participant's number.
     pub const fn own(&self) -> usize {
         self.own
     }
 
-    /// How many players there are.
-    pub const fn players(&self) -> usize {
-        self.seats.len()
+    /// How many participants there are.
+    pub const fn participants(&self) -> usize {
+        self.step_counters.len()
     }
 
-    /// Comes to a step, and waits until `others` have come to it or beyond. What they stored before
-    /// is seen after.
+    /// Comes to a step, and waits until `others` have come to it or beyond. Their earlier stores
+    /// are visible afterwards.
     ///
     /// # Errors
     ///
-    /// [`Missing`], when one does not come.
+    /// [`Missing`], when one does not come in time.
     #[inline]
-    pub fn meet(&self, others: impl IntoIterator<Item = usize>, step: u64) -> Result<(), Missing> {
-        self.seats[self.own].come.store(step, Ordering::SeqCst);
+    pub fn wait(&self, others: impl IntoIterator<Item = usize>, step: u64) -> Result<(), Missing> {
+        self.step_counters[self.own]
+            .come
+            .store(step, Ordering::SeqCst);
         others
             .into_iter()
             .filter(|other| *other != self.own)
             .try_for_each(|other| self.wait_for(other, step))
     }
 
-    /// As [`meet`](Self::meet), and then waits a few microseconds for `others` to run as well: who has
-    /// waited may be about to be given a processor again. Those that run leave within a fraction of a
-    /// microsecond of each other.
+    /// As [`wait`](Self::wait), and then waits a few microseconds for `others` to run as well: a participant that has
+    /// waited may not have its processor back yet. Those that run leave within a fraction of a microsecond of each
+    /// other.
     ///
     /// # Errors
     ///
-    /// As [`meet`](Self::meet).
+    /// As [`wait`](Self::wait).
     #[inline]
-    pub fn meet_closely(&self, others: &[usize], step: u64) -> Result<(), Missing> {
-        /// Looks before this player runs alone.
-        const LOOKS: usize = 64;
-        self.meet(others.iter().copied(), step)?;
-        self.seats[self.own].runs.store(step, Ordering::SeqCst);
-        for _ in 0..LOOKS {
-            let runs = |other: &usize| self.seats[*other].runs.load(Ordering::SeqCst) >= step;
+    pub fn wait_closely(&self, others: &[usize], step: u64) -> Result<(), Missing> {
+        /// Checks before this participant runs alone.
+        const CHECKS: usize = 64;
+        self.wait(others.iter().copied(), step)?;
+        self.step_counters[self.own]
+            .runs
+            .store(step, Ordering::SeqCst);
+        for _ in 0..CHECKS {
+            let runs =
+                |other: &usize| self.step_counters[*other].runs.load(Ordering::SeqCst) >= step;
             if others.iter().all(runs) {
                 break;
             }
@@ -110,13 +117,13 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    fn wait_for(&self, player: usize, step: u64) -> Result<(), Missing> {
-        /// Looks before the processor is given away: half a microsecond.
-        const LOOKS: usize = 16;
-        let seat = &self.seats[player].come;
+    fn wait_for(&self, participant: usize, step: u64) -> Result<(), Missing> {
+        /// Checks before the processor is yielded: half a microsecond.
+        const CHECKS: usize = 16;
+        let seat = &self.step_counters[participant].come;
         let mut begin = None;
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..CHECKS {
                 if seat.load(Ordering::SeqCst) >= step {
                     return Ok(());
                 }
@@ -126,7 +133,7 @@ impl<'a> Meeting<'a> {
             let begin = *begin.get_or_insert_with(Instant::now);
             if begin.elapsed() > self.patience {
                 return Err(Missing {
-                    player,
+                    participant,
                     step,
                     is: seat.load(Ordering::SeqCst),
                     patience: self.patience,
@@ -155,7 +162,7 @@ impl Shared {
         Ok(Self { file })
     }
 
-    /// Where another process finds it while this one is there.
+    /// The path by which another process opens it while this one runs.
     pub fn path(&self) -> PathBuf {
         let (process, file) = (std::process::id(), self.file.as_raw_fd());
         PathBuf::from(format!("/proc/{process}/fd/{file}"))
@@ -222,9 +229,9 @@ impl Mapping {
         self.length == 0
     }
 
-    /// As many seats as there is room for.
-    pub fn into_seats(self) -> Seats {
-        Seats(self)
+    /// As many step counters as there is room for.
+    pub fn into_step_counters(self) -> StepCounters {
+        StepCounters(self)
     }
 }
 
@@ -242,17 +249,17 @@ impl Drop for Mapping {
     }
 }
 
-/// Seats in mapped memory.
+/// Step counters in mapped memory.
 #[derive(Debug)]
-pub struct Seats(Mapping);
+pub struct StepCounters(Mapping);
 
-impl Deref for Seats {
-    type Target = [Seat];
+impl Deref for StepCounters {
+    type Target = [StepCounter];
 
-    fn deref(&self) -> &[Seat] {
-        let count = self.0.length / size_of::<Seat>();
-        // SAFETY: the mapping begins at a page, has that many, and lives as long as `self`; a seat is
-        // an atomic word, which may be anything and may be shared.
+    fn deref(&self) -> &[StepCounter] {
+        let count = self.0.length / size_of::<StepCounter>();
+        // SAFETY: the mapping begins at a page, has that many, and lives as long as `self`; a step
+        // counter is an atomic word, which may be anything and may be shared.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), count) }
     }
 }
@@ -262,9 +269,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_goes_on_before_those_who_meet_have_come() {
+    fn no_participant_goes_on_before_the_others_have_come() {
         const STEPS: u64 = 200;
-        let shared = Shared::new("test", 3 * size_of::<Seat>()).unwrap();
+        let shared = Shared::new("test", 3 * size_of::<StepCounter>()).unwrap();
         let arrived = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for own in 0..3 {
@@ -272,14 +279,14 @@ mod tests {
                 scope.spawn(move || {
                     // As another process would.
                     let shared = Shared::open(&shared.path()).unwrap();
-                    let seats = shared.map().unwrap().into_seats();
-                    let meeting = Meeting::new(&seats, own, Duration::from_secs(60));
-                    assert_eq!((meeting.own(), meeting.players()), (own, 3));
+                    let step_counters = shared.map().unwrap().into_step_counters();
+                    let barrier = Barrier::new(&step_counters, own, Duration::from_secs(60));
+                    assert_eq!((barrier.own(), barrier.participants()), (own, 3));
                     for step in 1..=STEPS {
                         arrived.fetch_add(1, Ordering::SeqCst);
                         match step % 2 {
-                            0 => meeting.meet(0..3, step).unwrap(),
-                            _ => meeting.meet_closely(&[0, 1, 2], step).unwrap(),
+                            0 => barrier.wait(0..3, step).unwrap(),
+                            _ => barrier.wait_closely(&[0, 1, 2], step).unwrap(),
                         }
                         assert!(arrived.load(Ordering::SeqCst) >= 3 * step, "left early");
                     }
@@ -289,17 +296,17 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_is_named_and_who_is_not_expected_is_not_waited_for() {
-        let seats: [Seat; 3] = Default::default();
-        let meeting = Meeting::new(&seats, 0, Duration::from_millis(10));
-        Meeting::new(&seats, 2, Duration::ZERO)
-            .meet([2], 9)
+    fn a_missing_participant_is_named_and_one_that_is_not_expected_is_not_waited_for() {
+        let step_counters: [StepCounter; 3] = Default::default();
+        let barrier = Barrier::new(&step_counters, 0, Duration::from_millis(10));
+        Barrier::new(&step_counters, 2, Duration::ZERO)
+            .wait([2], 9)
             .unwrap();
-        meeting.meet([0, 2], 5).unwrap();
-        let missing = meeting.meet([0, 1, 2], 6).unwrap_err();
+        barrier.wait([0, 2], 5).unwrap();
+        let missing = barrier.wait([0, 1, 2], 6).unwrap_err();
         assert_eq!(
             missing.to_string(),
-            "player 1 has not come to step 6 for 0.01 s; it is at step 0"
+            "participant 1 has not come to step 6 for 0.01 s; it is at step 0"
         );
     }
 }

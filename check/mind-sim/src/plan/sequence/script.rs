@@ -1,4 +1,4 @@
-//! Who does what, and when, in each scene.
+//! The steps of each sequence: threads' operations and disturbances, with times.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::plan::{
     Change, DRAWN_WORDS, Disturbance, MILLISECOND, Mapping, Op, Place, Program, blade,
 };
 
-/// What threads do and what is done to them, as it is written down.
+/// A sequence under construction: operations of threads, and disturbances.
 pub(super) struct Script {
     pub(super) random: fastrand::Rng,
     pub(super) region: Region,
@@ -46,12 +46,12 @@ impl Script {
             .extend([Op::Until(at), Op::Store(place)]);
     }
 
-    /// That happens between these two times.
+    /// The disturbance happens between these two times.
     fn disturb(&mut self, times: Range<u64>, what: Disturbance) {
         self.disturbances.push((self.random.u64(times), what));
     }
 
-    /// What was lost is forgotten.
+    /// The area is mapped anew, so that losses do not count any more.
     fn begin_anew(&mut self, at: u64) {
         for (after, mapping) in [(0, Mapping::Unmap), (400 * MICROSECOND, Mapping::Map)] {
             let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
@@ -59,11 +59,11 @@ impl Script {
         }
     }
 
-    /// The first blade hears nothing, nor is heard.
-    fn unplug(&mut self, at: u64, lasts: u64) {
+    /// The first blade's link is down.
+    fn link_down(&mut self, at: u64, lasts: u64) {
         let node = Node::Compute(blade(0));
-        let unplug = Disturbance::Unplug { node, lasts };
-        self.disturbances.push((at, unplug));
+        let link_down = Disturbance::LinkDown { node, lasts };
+        self.disturbances.push((at, link_down));
     }
 
     fn crash(&mut self, number: u8, times: Range<u64>, noticed: u64) {
@@ -81,7 +81,10 @@ impl Script {
         self.load(1, 0, us(500));
         self.store(0, 0, us(1_000));
         self.store(1, 0, us(1_600));
-        for (after, mapping) in [(2_400, Mapping::Freeze), (5_000, Mapping::Thaw)] {
+        for (after, mapping) in [
+            (2_400, Mapping::MakeReadOnly),
+            (5_000, Mapping::MakeWritable),
+        ] {
             let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
             self.disturbances.push((us(after), mapping));
         }
@@ -103,7 +106,7 @@ impl Script {
         self.store(1, 0, us(600));
         self.load(0, 0, us(1_000));
         self.store(1, 0, us(1_100));
-        self.unplug(us(1_380), MILLISECOND);
+        self.link_down(us(1_380), MILLISECOND);
         if self.random.bool() {
             self.store(0, 0, us(1_300));
             // There is room for one.
@@ -114,8 +117,8 @@ impl Script {
         }
     }
 
-    /// The first thread of the first blade writes, the others read; who has no room for two pages
-    /// evicts the first for the second.
+    /// The first thread of the first blade writes, the others read; without room for two pages, the
+    /// first is evicted for the second.
     pub(super) fn leaving(&mut self, at: u64, has_room: bool) {
         let us = |after: u64| at + after * MICROSECOND;
         for reader in 1..LEAVERS {
@@ -126,7 +129,7 @@ impl Script {
             self.store(0, 1, us(300));
             self.store(LEAVERS, 0, us(450));
         } else {
-            self.unplug(us(430), MILLISECOND);
+            self.link_down(us(430), MILLISECOND);
             self.store(0, 1, us(450));
         }
         self.store(LEAVERS, 0, us(7_000));
@@ -149,9 +152,9 @@ impl Script {
         }
     }
 
-    pub(super) fn silence(&mut self, at: u64) {
+    pub(super) fn isolation(&mut self, at: u64) {
         self.load(0, 0, at);
-        self.unplug(at + MILLISECOND, 7_000 * MILLISECOND);
+        self.link_down(at + MILLISECOND, 7_000 * MILLISECOND);
         self.store(0, 0, at + 2 * MILLISECOND);
     }
 
@@ -175,13 +178,13 @@ impl Script {
             self.load(0, 0, us(0));
         }
         self.load(1, 0, us(0));
-        self.unplug(us(500), MILLISECOND);
+        self.link_down(us(500), MILLISECOND);
         if want < 3 {
             self.store(0, 0, us(600));
         } else {
             self.load(0, 0, us(600));
         }
-        // It asks again 4 ms later.
+        // It repeats the request 4 ms later.
         let reset = Disturbance::Change(Change::Reset, self.region.base());
         match self.random.u8(0..8) {
             0 | 1 => {
@@ -215,7 +218,7 @@ impl Script {
         self.store(0, written, us(1_500));
         self.load(1, 1 - written, us(1_500));
         self.load(2, 1 - written, us(1_500));
-        // It is waited for, until that is known.
+        // The controller waits for the blade until it notices the crash.
         self.disturbances.push((us(2_500), merge));
         let noticed = self.random.u64(50 * MICROSECOND..1_000 * MICROSECOND);
         self.crash(0, us(2_300)..us(2_500), noticed);

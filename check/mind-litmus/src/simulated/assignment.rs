@@ -1,4 +1,5 @@
-//! Who plays what in a batch of copies, and where the variables are: drawn by lot.
+//! Which participant runs which thread in a batch of copies, and where the variables are: drawn at
+//! random.
 
 use fastrand::Rng;
 use mind_common::addr::{
@@ -14,7 +15,7 @@ use crate::{
     test::Test,
 };
 
-/// The binary logarithm of the longest time that threads of a copy wait by lot before they begin, in
+/// The binary logarithm of the longest random wait of a copy's threads before they begin, in
 /// nanoseconds: from much less than a fault takes to the time of many.
 const LONGEST_DELAY: std::ops::RangeInclusive<u32> = 10..=19;
 
@@ -23,25 +24,25 @@ const LONGEST_DELAY: std::ops::RangeInclusive<u32> = 10..=19;
 pub struct Copy {
     /// Where its variables are, in the order of the test's memory.
     pub places: Vec<Place>,
-    /// Who plays each thread.
-    pub players: Vec<usize>,
-    /// How long each thread waits after all have met, in nanoseconds.
+    /// Which participant runs each thread.
+    pub participants: Vec<usize>,
+    /// How long each thread waits after the barrier, in nanoseconds.
     pub delays: Vec<u64>,
     /// How long a thread waits at most between two of its steps, in nanoseconds; 0: not at all.
     pub pause: u64,
     /// For how long each of these pauses is.
-    pub dice: Rng,
-    /// Who sets the variables before and reads them afterwards.
-    pub keeper: usize,
+    pub random: Rng,
+    /// The participant that sets the variables before and reads them afterwards.
+    pub observer: usize,
     /// Whether variables that begin as zero are set, too.
     pub sets_zeros: bool,
-    /// What players do before with which page, in any order.
+    /// What participants do with which page before, in any order.
     pub touches: Vec<(usize, Place, Touch)>,
 }
 
 /// A batch of copies, in the order in which they run.
 #[derive(Clone, Debug)]
-pub struct Cast {
+pub struct Assignment {
     /// The copies.
     pub copies: Vec<Copy>,
     /// The regions in which they lie.
@@ -83,53 +84,57 @@ fn region(number: usize, memories: u8) -> Region {
         .unwrap_or_else(|| unreachable!("regions may have their initial order"))
 }
 
-impl Cast {
-    /// Draws who does what in that many copies, among so many players.
+impl Assignment {
+    /// Draws the assignment of that many copies to so many participants.
     ///
     /// # Panics
     ///
-    /// If there are fewer players than threads, or no place for the variables: see [`check`].
+    /// If there are fewer participants than threads, or no place for the variables: see [`check`].
     pub fn new(
         test: &Test,
         layout: Layout,
         copies: usize,
-        players: usize,
+        participants: usize,
         memories: u8,
         random: &mut Rng,
     ) -> Self {
         let variables = test.memory().len();
-        let mut cast = Self {
+        let mut assignment = Self {
             copies: Vec::with_capacity(copies),
             regions: Vec::new(),
         };
-        let mut order: Vec<usize> = (0..players).collect();
+        let mut order: Vec<usize> = (0..participants).collect();
         for _ in 0..copies {
-            let first = cast.regions.len();
+            let first = assignment.regions.len();
             let regions = match layout {
                 Layout::OwnPage => variables.max(1),
                 Layout::OneRegion | Layout::OnePage => 1,
             };
             let numbers = first..first + regions;
-            cast.regions
+            assignment
+                .regions
                 .extend(numbers.map(|number| region(number, memories)));
-            let pages = pages(&cast.regions[first..], layout, variables, random);
+            let pages = pages(&assignment.regions[first..], layout, variables, random);
             let places = places(&pages, variables, random);
             random.shuffle(&mut order);
             let threads = test.threads().len();
-            assert!(threads <= players, "each thread is played by somebody else");
-            cast.copies.push(Copy {
-                touches: touches(&places, players, random),
+            assert!(
+                threads <= participants,
+                "each thread is run by another participant"
+            );
+            assignment.copies.push(Copy {
+                touches: touches(&places, participants, random),
                 places,
-                players: order[..threads].to_vec(),
+                participants: order[..threads].to_vec(),
                 delays: delays(threads, random),
                 pause: pause(random),
-                dice: random.fork(),
-                keeper: random.usize(..players),
+                random: random.fork(),
+                observer: random.usize(..participants),
                 sets_zeros: random.bool(),
             });
         }
-        random.shuffle(&mut cast.copies);
-        cast
+        random.shuffle(&mut assignment.copies);
+        assignment
     }
 }
 
@@ -169,16 +174,16 @@ fn places(pages: &[Va], variables: usize, random: &mut Rng) -> Vec<Place> {
     (0..variables).map(place).collect()
 }
 
-fn touches(places: &[Place], players: usize, random: &mut Rng) -> Vec<(usize, Place, Touch)> {
+fn touches(places: &[Place], participants: usize, random: &mut Rng) -> Vec<(usize, Place, Touch)> {
     let mut touches = Vec::new();
     for place in places {
-        for player in 0..players {
+        for participant in 0..participants {
             let touch = match random.u32(..8) {
                 0..4 => continue,
                 4..7 => Touch::Read,
                 _ => Touch::Write,
             };
-            touches.push((player, *place, touch));
+            touches.push((participant, *place, touch));
         }
     }
     random.shuffle(&mut touches);
@@ -220,16 +225,20 @@ mod tests {
     fn variables_lie_as_their_layout_says_and_copies_share_nothing() {
         let mut random = Rng::with_seed(1);
         for layout in Layout::ALL {
-            let cast = Cast::new(&named("ISA2"), layout, 40, 5, 2, &mut random);
-            let bases: BTreeSet<_> = cast.regions.iter().map(|region| region.base()).collect();
-            assert_eq!(bases.len(), cast.regions.len());
+            let assignment = Assignment::new(&named("ISA2"), layout, 40, 5, 2, &mut random);
+            let bases: BTreeSet<_> = assignment
+                .regions
+                .iter()
+                .map(|region| region.base())
+                .collect();
+            assert_eq!(bases.len(), assignment.regions.len());
             let mut taken = BTreeSet::new();
-            for copy in &cast.copies {
+            for copy in &assignment.copies {
                 let words: BTreeSet<_> = copy.places.iter().map(|at| (at.page, at.word)).collect();
                 let pages: BTreeSet<_> = copy.places.iter().map(|at| at.page).collect();
                 let regions: BTreeSet<_> = pages
                     .iter()
-                    .map(|page| cast.regions.iter().position(|of| of.contains(*page)))
+                    .map(|page| assignment.regions.iter().position(|of| of.contains(*page)))
                     .collect();
                 let expected = match layout {
                     Layout::OwnPage => (3, 3),
@@ -246,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn everybody_plays_everything_and_nobody_two_threads_of_a_copy() {
-        let cast = Cast::new(
+    fn every_participant_runs_every_thread_and_none_two_of_a_copy() {
+        let assignment = Assignment::new(
             &named("SB"),
             Layout::OwnPage,
             200,
@@ -255,18 +264,36 @@ mod tests {
             1,
             &mut Rng::with_seed(2),
         );
-        let casts: BTreeSet<_> = cast.copies.iter().map(|copy| &copy.players).collect();
-        assert_eq!(casts.len(), 6, "all pairs, both ways round");
-        assert!(casts.iter().all(|players| players[0] != players[1]));
-        for player in 0..3 {
-            assert!(cast.copies.iter().any(|copy| copy.keeper == player));
+        let assignments: BTreeSet<_> = assignment
+            .copies
+            .iter()
+            .map(|copy| &copy.participants)
+            .collect();
+        assert_eq!(assignments.len(), 6, "all pairs, both ways round");
+        assert!(
+            assignments
+                .iter()
+                .all(|participants| participants[0] != participants[1])
+        );
+        for participant in 0..3 {
+            assert!(
+                assignment
+                    .copies
+                    .iter()
+                    .any(|copy| copy.observer == participant)
+            );
             for touch in [Touch::Read, Touch::Write] {
-                let mut touches = cast.copies.iter().flat_map(|copy| &copy.touches);
-                assert!(touches.any(|(of, _, what)| (*of, *what) == (player, touch)));
+                let mut touches = assignment.copies.iter().flat_map(|copy| &copy.touches);
+                assert!(touches.any(|(of, _, what)| (*of, *what) == (participant, touch)));
             }
         }
         for zeros in [true, false] {
-            assert!(cast.copies.iter().any(|copy| copy.sets_zeros == zeros));
+            assert!(
+                assignment
+                    .copies
+                    .iter()
+                    .any(|copy| copy.sets_zeros == zeros)
+            );
         }
     }
 }

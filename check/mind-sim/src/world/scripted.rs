@@ -1,5 +1,5 @@
-//! Threads that have a script: they take its steps, with a store buffer between them and the cache.
-//! When they go on and what they wait for is as with other threads.
+//! Threads with a script: they take its steps, with a store buffer between them and the cache.
+//! Apart from that they run and wait like other threads.
 
 use mind_machines::compute::Access;
 
@@ -10,40 +10,43 @@ use crate::{
     world::store_buffer::StoreBuffer,
 };
 
-/// What a thread with a script has more than others.
-pub(crate) struct Player<'a> {
+/// The additional state of a thread with a script.
+pub(crate) struct ScriptedThread<'a> {
     script: &'a mut (dyn Script + 'a),
-    /// The step that is being taken.
+    /// The step under way.
     step: Option<Step>,
     pub(crate) buffer: StoreBuffer,
-    /// Its blade lives, or did.
+    /// Its blade is up, or was.
     pub(crate) is_begun: bool,
 }
 
-/// Threads that wait for others, by the point where they are.
-pub(crate) type Meetings = std::collections::BTreeMap<u64, Vec<usize>>;
+/// Threads that wait for others, by the point where they wait.
+pub(crate) type Barriers = std::collections::BTreeMap<u64, Vec<usize>>;
 
-/// The players of the first programs of a plan.
-pub(crate) fn players<'a>(plan: &Plan, scripts: Vec<&'a mut (dyn Script + 'a)>) -> Vec<Player<'a>> {
-    let mut seeds = crate::plan::dice(plan.seed, 4);
-    let player = |script| Player {
+/// The scripted of the first programs of a plan.
+pub(crate) fn scripted<'a>(
+    plan: &Plan,
+    scripts: Vec<&'a mut (dyn Script + 'a)>,
+) -> Vec<ScriptedThread<'a>> {
+    let mut seeds = crate::plan::generator(plan.seed, 4);
+    let scripted_thread = |script| ScriptedThread {
         script,
         step: None,
         buffer: StoreBuffer::new(fastrand::Rng::with_seed(seeds.u64(..))),
         is_begun: false,
     };
-    scripts.into_iter().map(player).collect()
+    scripts.into_iter().map(scripted_thread).collect()
 }
 
 impl World<'_> {
-    /// A thread with a script goes on.
-    pub(crate) fn play(&mut self, number: usize) {
-        let Player {
+    /// A thread with a script runs on.
+    pub(crate) fn run_script(&mut self, number: usize) {
+        let ScriptedThread {
             script,
             step,
             buffer,
             ..
-        } = &mut self.players[number];
+        } = &mut self.scripted[number];
         let step = *step.get_or_insert_with(|| script.next());
         let is_drained = buffer.is_empty();
         match step {
@@ -56,7 +59,7 @@ impl World<'_> {
                 if own.is_none() {
                     self.loaded(number, place, found);
                 }
-                self.players[number].script.loaded(found);
+                self.scripted[number].script.loaded(found);
                 self.stepped(number);
             }
             Step::Store(place, value) => {
@@ -69,22 +72,22 @@ impl World<'_> {
                     return self.wait_for(number, place.page, Access::Write);
                 };
                 self.loaded(number, place, found);
-                let value = self.players[number].script.update(found);
+                let value = self.scripted[number].script.update(found);
                 self.stored(number, place, value);
                 self.stepped(number);
             }
             Step::Fence => self.stepped(number),
             Step::Pause(nanos) => {
-                self.players[number].step = None;
+                self.scripted[number].step = None;
                 self.go_on_after(number, nanos);
             }
-            Step::Meet { point, threads } => {
-                let here = self.meetings.entry(point).or_default();
+            Step::Barrier { point, threads } => {
+                let here = self.barriers.entry(point).or_default();
                 here.push(number);
                 if here.len() < threads {
                     return self.rest(number);
                 }
-                for number in self.meetings.remove(&point).unwrap_or_default() {
+                for number in self.barriers.remove(&point).unwrap_or_default() {
                     self.stepped(number);
                 }
             }
@@ -93,13 +96,13 @@ impl World<'_> {
     }
 
     fn stepped(&mut self, number: usize) {
-        self.players[number].step = None;
+        self.scripted[number].step = None;
         self.go_on(number);
     }
 
-    /// A thread's store buffer is empty, for which it may be waiting.
+    /// A thread's store buffer is empty; the thread may be waiting for that.
     pub(crate) fn drained(&mut self, number: usize) {
-        let step = self.players[number].step;
+        let step = self.scripted[number].step;
         if let Some(Step::Update(_) | Step::Fence | Step::End) = step
             && self.rests(number)
         {

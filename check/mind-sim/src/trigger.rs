@@ -1,25 +1,25 @@
-//! What follows when something happens, at a moment that it rarely meets by chance: a copy of a
-//! packet that was held up on its way arrives, or the system is disturbed.
+//! Triggers: an effect that follows an event, since the two rarely coincide by chance: a copy of a
+//! delayed packet arrives, or the system is disturbed.
 
 use mind_common::directory::{Target, Want};
 use mind_machines::datagram::{Body, Datagram};
 
 use crate::{coverage::Pair, plan::Disturbance, trace::Direction};
 
-/// What packets have in common of which the last is kept.
+/// A kind of packet; the last one of each kind is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sort {
+pub enum PacketKind {
     /// A request of a compute blade's, for the first time or again.
     Request(Want, bool),
     /// A write-back.
     Write,
-    /// The directory's wish that a compute blade gives a region up.
+    /// An INVALIDATE to a compute blade.
     Invalidate(Target),
-    /// A compute blade's answer to such a wish, with the page or without.
+    /// A compute blade's answer to an INVALIDATE, with the page or without.
     Answer,
 }
 
-impl Sort {
+impl PacketKind {
     pub(crate) const fn of<P>(packet: &Datagram<P>) -> Option<Self> {
         match &packet.body {
             Body::Request { want, .. } => Some(Self::Request(*want, packet.envelope.attempt > 0)),
@@ -38,36 +38,36 @@ impl Sort {
     }
 }
 
-/// What follows.
+/// The effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Then {
-    /// The last packet of that sort arrives once more: those of every compute blade after what
-    /// happens to a word, those of the one blade after what happens to its page.
-    Arrives(Sort),
-    /// This happens; if it is to a compute blade, not after what happens to a page of another.
+pub enum Effect {
+    /// The last packet of that kind arrives once more: those of every compute blade after an event
+    /// of a word, those of the one blade after an event of its page.
+    Arrives(PacketKind),
+    /// This disturbance; if it is of a compute blade, not after an event of another blade's page.
     Happens(Disturbance),
 }
 
-/// When something happens, until the network's faults stop, something follows.
+/// A trigger, until the network's faults stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo {
-    /// After this.
+pub struct Trigger {
+    /// The event.
     pub after: Pair,
-    /// Once in so many times.
+    /// It takes effect once in so many times.
     pub one_in: u32,
-    /// What follows.
-    pub then: Then,
-    /// Within how many nanoseconds.
+    /// The effect.
+    pub effect: Effect,
+    /// Within how many nanoseconds it takes effect.
     pub within: u64,
 }
 
-impl Echo {
+impl Trigger {
     /// Once in so many times, within so many nanoseconds.
-    pub const fn new(after: Pair, one_in: u32, then: Then, within: u64) -> Self {
+    pub const fn new(after: Pair, one_in: u32, effect: Effect, within: u64) -> Self {
         Self {
             after,
             one_in,
-            then,
+            effect,
             within,
         }
     }

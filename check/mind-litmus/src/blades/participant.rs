@@ -1,36 +1,36 @@
-//! A player: does its part of a batch, in memory that it shares with the others, however that is.
+//! A participant: does its part of a batch, in memory that it shares with the others by any means.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::access::{Accesses, Processor};
+use super::barrier::{Barrier, Missing};
 use super::code::Code;
 use super::job::{Job, JobError, Seen};
 use super::layout::{ARENA_BYTES, Place};
-use super::meeting::{Meeting, Missing};
 use super::plan::{Copy, Plan, Touch};
 use super::processors::Processors;
 use crate::test::{Location, Observable, Register, Test, Width};
 
-/// Why a player does not finish.
+/// Why a participant does not finish.
 #[derive(Debug, thiserror::Error)]
-pub enum PlayError {
-    /// The job makes no sense.
+pub enum ParticipantError {
+    /// The job is invalid.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// Another player does not come.
+    /// Another participant does not come.
     #[error("cannot go on with {doing} of the test `{test}`")]
     Missing {
-        /// With what.
+        /// What it was doing.
         doing: String,
         /// Its name.
         test: String,
-        /// Who.
+        /// The participant that is missing.
         source: Missing,
     },
 }
 
-/// The memory that is tested: [`ARENA_BYTES`] that all players see at addresses of their own.
+/// The memory that is tested: [`ARENA_BYTES`] that all participants see at addresses of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Arena(*mut u8);
 
@@ -40,7 +40,7 @@ impl Arena {
     /// # Safety
     ///
     /// It has [`ARENA_BYTES`], begins at a multiple of 8, is mapped for reading and writing for as
-    /// long as this value or a copy of it is used, and is accessed by players only.
+    /// long as this value or a copy of it is used, and is accessed by participants only.
     pub const unsafe fn new(first: *mut u8) -> Self {
         Self(first)
     }
@@ -51,49 +51,49 @@ impl Arena {
     }
 }
 
-/// A player's memory and how it meets the others.
+/// A participant's memory and barrier.
 #[derive(Clone, Copy, Debug)]
-pub struct Player<'a> {
+pub struct Participant<'a> {
     /// What is tested.
     pub arena: Arena,
-    /// Where players meet.
-    pub meeting: Meeting<'a>,
+    /// The barrier between participants.
+    pub barrier: Barrier<'a>,
 }
 
-impl Player<'_> {
-    /// Plays its part of a job; the tests' own accesses are made by `memory`.
+impl Participant<'_> {
+    /// Does its part of a job; the tests' own accesses are made by `memory`.
     ///
     /// # Errors
     ///
-    /// If the job makes no sense, or another player does not come.
-    pub fn play(&self, job: &Job, memory: &mut impl Accesses) -> Result<Seen, PlayError> {
-        let (test, plan) = job.plan(self.meeting.players())?;
-        // Called only when somebody is missing: nothing is to stand between meeting and playing.
-        let missing = |doing: &dyn std::fmt::Display, source| PlayError::Missing {
+    /// If the job is invalid, or another participant does not come.
+    pub fn run(&self, job: &Job, memory: &mut impl Accesses) -> Result<Seen, ParticipantError> {
+        let (test, plan) = job.plan(self.barrier.participants())?;
+        // Called only when a participant is missing: no work is to come between barrier and test.
+        let missing = |doing: &dyn std::fmt::Display, source| ParticipantError::Missing {
             doing: doing.to_string(),
             test: test.name().to_owned(),
             source,
         };
-        let all = || 0..self.meeting.players();
-        let kept = || {
+        let all = || 0..self.barrier.participants();
+        let own_copies = || {
             let copies = plan.copies.iter();
-            copies.filter(|copy| copy.keeper == self.meeting.own())
+            copies.filter(|copy| copy.observer == self.barrier.own())
         };
 
-        kept().for_each(|copy| self.set(&test, &copy.place));
-        self.meeting
-            .meet(all(), job.set_step())
+        own_copies().for_each(|copy| self.set(&test, &copy.place));
+        self.barrier
+            .wait(all(), job.set_step())
             .map_err(|source| missing(&"setting variables", source))?;
         self.touch(&plan);
         let mut parts = self.parts(&test, &plan);
-        self.meeting
-            .meet(all(), job.prepared_step())
+        self.barrier
+            .wait(all(), job.prepared_step())
             .map_err(|source| missing(&"preparing pages", source))?;
         let mut processors = Processors::allowed();
         for part in &mut parts {
             processors.take(part.thread);
-            self.meeting
-                .meet_closely(&part.copy.players, job.copy_step(part.number))
+            self.barrier
+                .wait_closely(&part.copy.participants, job.copy_step(part.number))
                 .map_err(|source| {
                     let number = part.number + 1;
                     missing(&format_args!("copy {number} of {}", job.copies), source)
@@ -104,19 +104,21 @@ impl Player<'_> {
             unsafe { part.code.run(memory) };
         }
         drop(processors);
-        self.meeting
-            .meet(all(), job.played_step())
+        self.barrier
+            .wait(all(), job.ran_step())
             .map_err(|source| missing(&"reading variables", source))?;
         Ok(Seen {
             registers: parts.iter().map(|part| part.registers(&test)).collect(),
-            memory: kept().map(|copy| self.read(&test, &copy.place)).collect(),
+            memory: own_copies()
+                .map(|copy| self.read(&test, &copy.place))
+                .collect(),
         })
     }
 
     /// Gives the variables of a copy their initial values.
     fn set(&self, test: &Test, place: &Place) {
         for (cell, variable) in test.memory().values().zip(&place.variables) {
-            // SAFETY: as in `play`.
+            // SAFETY: as in `run`.
             unsafe { Processor.store(self.arena.at(*variable), cell.width, cell.initial) };
         }
     }
@@ -132,25 +134,25 @@ impl Player<'_> {
             })
             .map(|location| {
                 let width = test.memory()[location].width;
-                // SAFETY: as in `play`.
+                // SAFETY: as in `run`.
                 unsafe { Processor.load(addresses[location], width) }
             })
             .collect()
     }
 
-    /// Has pages as the plan wants them; of several players that want a page at once, the last one
-    /// wins. Each begins elsewhere.
+    /// Brings pages into the state that the plan wants; of several participants that access a page at once, the last
+    /// one wins. Each begins at another page.
     fn touch(&self, plan: &Plan) {
-        let own = self.meeting.own();
+        let own = self.barrier.own();
         let (after, before) = {
-            let first = plan.copies.len() * own / self.meeting.players();
+            let first = plan.copies.len() * own / self.barrier.participants();
             let (before, after) = plan.copies.split_at(first);
             (after, before)
         };
         for copy in after.iter().chain(before) {
             for (neighbour, touch) in copy.touches(own) {
                 let at = self.arena.at(neighbour);
-                // SAFETY: as in `play`; nobody cares what is there.
+                // SAFETY: as in `run`; the value is not used.
                 unsafe {
                     match touch {
                         Touch::Leave => {}
@@ -164,13 +166,16 @@ impl Player<'_> {
         }
     }
 
-    /// The copies in which this player plays, decoded.
+    /// The threads that this participant runs, decoded.
     fn parts<'p>(&self, test: &Test, plan: &'p Plan) -> Vec<Part<'p>> {
-        let own = self.meeting.own();
+        let own = self.barrier.own();
         let copies = plan.copies.iter().enumerate();
         copies
             .filter_map(|(number, copy)| {
-                let thread = copy.players.iter().position(|player| *player == own)?;
+                let thread = copy
+                    .participants
+                    .iter()
+                    .position(|participant| *participant == own)?;
                 let addresses = self.addresses(test, &copy.place);
                 Some(Part {
                     number,
@@ -189,7 +194,7 @@ impl Player<'_> {
     }
 }
 
-/// A player's part of a copy.
+/// A participant's part of a copy.
 struct Part<'p> {
     /// The copy's number in the plan.
     number: usize,
@@ -219,7 +224,7 @@ pub(super) fn observed_registers(test: &Test, thread: usize) -> impl Iterator<It
     })
 }
 
-/// Waits without giving the processor away: it is for microseconds.
+/// Waits without yielding the processor: it is for microseconds.
 fn wait(time: Duration) {
     if time.is_zero() {
         return;

@@ -1,8 +1,8 @@
-//! Runs in which everybody wants the same few pages while the region that they are in changes all
-//! the time, packets of long ago arrive, and daemons and controller come late: what happens only
-//! when several things meet within microseconds.
+//! Runs with contention: all blades access the same few pages while their region changes all the
+//! time, old packets arrive, and daemons and controller are slow. They cover what happens only when
+//! several events fall within microseconds.
 
-mod follow;
+mod triggers;
 
 use mind_common::{
     addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE},
@@ -11,42 +11,42 @@ use mind_common::{
 use mind_machines::Node;
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Op, Place, Plan, Program,
-    Weather, blade, dice, general,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, Op, Place,
+    Plan, Program, blade, general, generator,
 };
 
-/// Whose memory it is.
+/// The domain of the memory.
 const DOMAIN: DomainId = DomainId(1);
 
-/// What a blade reads before nobody hears it.
-const LULL: usize = 3_000;
+/// Reads of a blade before it is isolated.
+const READS_BEFORE: usize = 3_000;
 
-/// What happens, and when.
+/// Disturbances with their times.
 type List = Vec<(u64, Disturbance)>;
 
-/// What is done to the region.
+/// The kinds of runs, by what is done to the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It is made read-only and writable again.
     Protection,
-    /// It is split, joined and given up by all.
+    /// It is split, merged and reset.
     Changes,
-    /// Its writers die while its halves are joined, and accesses fail from then on.
+    /// Its writers crash while its halves are merged, and accesses fail from then on.
     Losses,
-    /// A blade stands still while another asks, and what it asked arrives when all is over.
-    Echoes,
-    /// Nothing, but there is hardly any room in the caches.
+    /// A blade hangs while another requests the region, and its own request arrives late.
+    LatePackets,
+    /// Nothing; there is hardly any room in the caches.
     Room,
-    /// It is given up and its writers die, and half of what is said is lost.
-    Deafness,
-    /// It is read-only half of the time, and wanted back from those who want to write it.
+    /// It is reset and its writers crash, and half of all packets are lost.
+    PacketLoss,
+    /// It is read-only half of the time, and invalidated while blades request it for writing.
     Denials,
-    /// Nothing, but the only blade that writes hears from nobody until it gives up.
-    Silence,
+    /// Nothing; the only blade that writes is isolated until it gives up.
+    Isolation,
 }
 
 impl Kind {
-    /// Of sixteen dice.
+    /// The kind for a number below 16.
     const fn of(roll: u8) -> Self {
         match roll {
             0..2 => Self::Protection,
@@ -54,26 +54,26 @@ impl Kind {
             4..7 => Self::Changes,
             7..9 => Self::Losses,
             9..12 => Self::Room,
-            12 | 13 => Self::Echoes,
-            14 => Self::Deafness,
-            _ => Self::Silence,
+            12 | 13 => Self::LatePackets,
+            14 => Self::PacketLoss,
+            _ => Self::Isolation,
         }
     }
 }
 
-/// The run that a seed stands for.
+/// The run of a seed.
 pub(super) fn plan(seed: u64) -> Plan {
-    let mut random = dice(seed, 1);
+    let mut random = generator(seed, 1);
     let random = &mut random;
     let kind = Kind::of(random.u8(0..16));
     let blades = match kind {
-        Kind::Echoes | Kind::Deafness => 2,
+        Kind::LatePackets | Kind::PacketLoss => 2,
         _ => random.u8(2..=4),
     };
     let order = 1 + u8::from(random.u8(0..4) == 0);
     let region = Region::containing(Va(WINDOW_BASE), order)
         .unwrap_or_else(|| unreachable!("regions have such orders"));
-    let weather = weather(random, kind);
+    let network_faults = network_faults(random, kind);
     let programs = programs(random, kind, blades, region);
     let capacity = match kind {
         Kind::Room => random.usize(1..=2),
@@ -82,18 +82,18 @@ pub(super) fn plan(seed: u64) -> Plan {
     };
     let pace = 1_000
         << random.u32(match kind {
-            Kind::Silence => 1..3,
-            Kind::Deafness => 7..9,
+            Kind::Isolation => 1..3,
+            Kind::PacketLoss => 7..9,
             Kind::Denials => 0..4,
             Kind::Protection | Kind::Room => 0..7,
             Kind::Changes | Kind::Losses => 0..12,
-            Kind::Echoes => 8..12,
+            Kind::LatePackets => 8..12,
         });
     let daemons = 20_000
         << random.u32(match kind {
             Kind::Room => 3..7,
-            Kind::Protection | Kind::Denials | Kind::Echoes | Kind::Deafness => 0..2,
-            Kind::Changes | Kind::Losses | Kind::Silence => 0..8,
+            Kind::Protection | Kind::Denials | Kind::LatePackets | Kind::PacketLoss => 0..2,
+            Kind::Changes | Kind::Losses | Kind::Isolation => 0..8,
         });
     Plan {
         seed,
@@ -103,8 +103,8 @@ pub(super) fn plan(seed: u64) -> Plan {
         areas: vec![Area {
             domain: DOMAIN,
             region,
-            fails: matches!(kind, Kind::Losses | Kind::Deafness)
-                || kind == Kind::Echoes && random.bool(),
+            fails: matches!(kind, Kind::Losses | Kind::PacketLoss)
+                || kind == Kind::LatePackets && random.bool(),
             is_writable: true,
             is_mapped: true,
         }],
@@ -115,20 +115,20 @@ pub(super) fn plan(seed: u64) -> Plan {
             late_faults: 1000,
             timers: daemons,
             controller: 5_000 << random.u32(0..8),
-            hold: match kind {
+            residency: match kind {
                 Kind::Denials => 10_000 << random.u32(2..7),
-                _ => Load::default().hold,
+                _ => Load::default().residency,
             },
         },
-        weather,
-        disturbances: disturbances(random, kind, blades, region, weather.until),
-        echoes: follow::echoes(kind, region),
+        network_faults,
+        disturbances: disturbances(random, kind, blades, region, network_faults.until),
+        triggers: triggers::triggers(kind, region),
         flaw: None,
     }
 }
 
-fn weather(random: &mut fastrand::Rng, kind: Kind) -> Weather {
-    let set = |loss, duplication, lateness, until| Weather {
+fn network_faults(random: &mut fastrand::Rng, kind: Kind) -> NetworkFaults {
+    let set = |loss, duplication, lateness, until| NetworkFaults {
         loss,
         duplication,
         lateness,
@@ -136,18 +136,18 @@ fn weather(random: &mut fastrand::Rng, kind: Kind) -> Weather {
         until: until * MILLISECOND,
     };
     match kind {
-        Kind::Echoes => return set(0, 1000, 800, 150),
-        Kind::Deafness => return set(400, 500, 200, 100),
+        Kind::LatePackets => return set(0, 1000, 800, 150),
+        Kind::PacketLoss => return set(400, 500, 200, 100),
         _ => {}
     }
     let is_lossy = matches!(kind, Kind::Changes | Kind::Losses) && random.bool();
-    Weather {
+    NetworkFaults {
         loss: random.u32(if is_lossy { 100..=300 } else { 0..=20 }),
         duplication: random.u32(0..=1000),
         lateness: random.u32(0..=500),
         latest: random.u64(0..=5 * MILLISECOND),
         until: match kind {
-            Kind::Silence => 8_000 * MILLISECOND,
+            Kind::Isolation => 8_000 * MILLISECOND,
             _ => random.u64(10 * MILLISECOND..60 * MILLISECOND),
         },
     }
@@ -165,11 +165,11 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
         Kind::Room => (random.usize(40..=160), 10),
         Kind::Changes | Kind::Losses => (5 << random.u32(0..6), 2),
         Kind::Denials => (random.usize(100..=400), 2),
-        Kind::Silence | Kind::Echoes | Kind::Deafness => (random.usize(40..=160), 2),
+        Kind::Isolation | Kind::LatePackets | Kind::PacketLoss => (random.usize(40..=160), 2),
     };
     let writes = random.u8(2..=6);
     let threads = match kind {
-        Kind::Echoes | Kind::Deafness => 1,
+        Kind::LatePackets | Kind::PacketLoss => 1,
         Kind::Denials => 2,
         _ => 3,
     };
@@ -178,7 +178,7 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
         .enumerate()
         .map(|(thread, number)| {
             let length = match kind {
-                Kind::Silence if number == 0 => length + LULL,
+                Kind::Isolation if number == 0 => length + READS_BEFORE,
                 _ => length,
             };
             let ops = (0..length).map(|op| {
@@ -187,13 +187,16 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
                     word: random.usize(0..DRAWN_WORDS),
                 };
                 match random.u8(0..100) {
-                    // It reads for so long that the others are through.
-                    _ if kind == Kind::Silence && number == 0 && op < LULL => Op::Load(place),
+                    // It reads for so long that the others have finished.
+                    _ if kind == Kind::Isolation && number == 0 && op < READS_BEFORE => {
+                        Op::Load(place)
+                    }
                     roll if roll < syncs => Op::Sync(region),
                     _ if kind == Kind::Denials && thread % threads > 0 => Op::Load(place),
                     _ if kind == Kind::Denials => Op::Store(place),
-                    // Nobody else's wish makes it known that the first blade is not heard.
-                    _ if kind == Kind::Silence && number > 0 => Op::Load(place),
+                    // The others only read, so no invalidation shows that the first blade is
+                    // isolated.
+                    _ if kind == Kind::Isolation && number > 0 => Op::Load(place),
                     _ if random.u8(0..10) < writes => Op::Store(place),
                     _ => Op::Load(place),
                 }
@@ -221,15 +224,15 @@ fn disturbances(
             Kind::Protection | Kind::Denials => protect(random, region, &mut at, &mut list),
             Kind::Changes => change(random, blades, region, &mut at, &mut list),
             Kind::Losses => lose(random, blades, region, &mut at, &mut list),
-            Kind::Deafness => upset(random, region, &mut at, &mut list),
-            Kind::Echoes => echo(random, region, &mut at, &mut list),
+            Kind::PacketLoss => upset(random, region, &mut at, &mut list),
+            Kind::LatePackets => trigger(random, region, &mut at, &mut list),
             Kind::Room => break,
-            Kind::Silence => {
-                let unplug = Disturbance::Unplug {
+            Kind::Isolation => {
+                let link_down = Disturbance::LinkDown {
                     node: Node::Compute(blade(0)),
                     lasts: until,
                 };
-                list.push((random.u64(3 * MILLISECOND..6 * MILLISECOND), unplug));
+                list.push((random.u64(3 * MILLISECOND..6 * MILLISECOND), link_down));
                 break;
             }
         }
@@ -240,12 +243,18 @@ fn disturbances(
 /// It may not be written for a while.
 fn protect(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
     *at += random.u64(100_000..MILLISECOND);
-    list.push((*at, Disturbance::Mapping(Mapping::Freeze, DOMAIN, region)));
+    list.push((
+        *at,
+        Disturbance::Mapping(Mapping::MakeReadOnly, DOMAIN, region),
+    ));
     *at += random.u64(100_000..4 * MILLISECOND);
-    list.push((*at, Disturbance::Mapping(Mapping::Thaw, DOMAIN, region)));
+    list.push((
+        *at,
+        Disturbance::Mapping(Mapping::MakeWritable, DOMAIN, region),
+    ));
 }
 
-/// The region is another, or a daemon stands still.
+/// The region is split, merged or reset, or a daemon hangs.
 fn change(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, list: &mut List) {
     *at += random.u64(0..MILLISECOND);
     let va = page(random, region);
@@ -265,7 +274,7 @@ fn change(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, 
     list.push((*at, what));
 }
 
-/// Somebody who wrote fails, perhaps while halves are joined; some time later all begins anew.
+/// A writer crashes, perhaps while halves are merged; some time later the area is mapped anew.
 fn lose(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, list: &mut List) {
     let va = page(random, region);
     if random.bool() {
@@ -301,8 +310,8 @@ fn lose(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, li
     }
 }
 
-/// The second blade stands still, and when it goes on all that there was is gone.
-fn echo(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
+/// The second blade hangs, and the area is mapped anew meanwhile.
+fn trigger(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
     *at += random.u64(2 * MILLISECOND..5 * MILLISECOND);
     let hang = Disturbance::Hang {
         blade: blade(1),
@@ -330,7 +339,7 @@ fn echo(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut Lis
     }
 }
 
-/// It is given up twice in a row, or a writer fails and all begins anew.
+/// It is reset twice in a row, or a writer crashes and the area is mapped anew.
 fn upset(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
     *at += random.u64(MILLISECOND..4 * MILLISECOND);
     let va = page(random, region);

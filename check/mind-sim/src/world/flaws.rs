@@ -1,4 +1,4 @@
-//! What nodes do that are broken on purpose ([`Flaw`]).
+//! Machines that are broken on purpose ([`Flaw`]).
 
 use mind_common::{directory::State, serial::Version};
 use mind_machines::{
@@ -10,13 +10,13 @@ use super::World;
 use crate::{flaw::Flaw, plan::Image};
 
 impl World<'_> {
-    /// Whether that is broken.
+    /// Whether the run has that flaw.
     pub(crate) fn has(&self, flaw: Flaw) -> bool {
         self.plan.flaw == Some(flaw)
     }
 
-    /// What is broken in the switch, after a packet from a host.
-    pub(crate) fn spoil_switch(&mut self, from: Node) {
+    /// Applies a flaw of the switch, after a packet from a host.
+    pub(crate) fn break_switch(&mut self, from: Node) {
         let Node::Compute(from) = from else {
             return;
         };
@@ -38,8 +38,8 @@ impl World<'_> {
         }
     }
 
-    /// What is broken in memory, before a packet.
-    pub(crate) fn spoil_memory(&mut self, number: u8, packet: &mut Datagram<Image>) {
+    /// Applies a flaw of memory, before a packet.
+    pub(crate) fn break_memory(&mut self, number: u8, packet: &mut Datagram<Image>) {
         let (old, lost) = (self.has(Flaw::OldVersions), self.has(Flaw::LostStores));
         let Some(memory) = self.memories.get_mut(&number) else {
             return;
