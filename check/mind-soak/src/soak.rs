@@ -176,7 +176,7 @@ fn on_testbed(
         agents.push((blade, report));
     }
     let wrong = workers.dismiss()?;
-    reserving.tell(LEAVE)?;
+    reserving.send(LEAVE)?;
     reserving.succeed()?;
     Ok(Load {
         time,

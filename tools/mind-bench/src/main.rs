@@ -21,12 +21,12 @@ struct Cli {
 enum Bench {
     /// What the switch's XDP program costs per packet, by path; without any interface.
     Pipeline(pipeline::Args),
-    /// How long a remote page fault takes, by transition, beside what none can be faster than; on a
-    /// testbed of this machine.
+    /// How long a remote page fault takes, by transition, beside the lower limits; on a testbed of
+    /// this machine.
     Fault(fault::Args),
     /// How long a testbed of this machine takes to come up and to go down.
     Testbed(testbed::Args),
-    /// What the fault bench runs on each compute blade.
+    /// The process that the fault bench runs on each compute blade.
     #[command(name = fault::WORKER, hide = true)]
     FaultWorker(fault::worker::Args),
 }

@@ -1,5 +1,4 @@
-//! The workers' own code, by threads over private memory: the same path as over shared memory, but
-//! for what shares it.
+//! The workers' own code, by threads over private memory: the same path as over shared memory.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +12,7 @@ use mind_demo::rank::{self, Settings};
 use mind_demo::worker;
 use proptest::prelude::*;
 
-/// What one worker says and brings.
+/// The events and result of one worker.
 struct Said {
     events: Vec<Event>,
     done: Done,
@@ -112,7 +111,7 @@ fn any_number_of_workers_has_the_ranks_of_one_to_the_last_bit() {
         assert_eq!(said[LOADER].ranks, expected.ranks);
         assert!(
             said[1..].iter().all(|said| said.ranks.is_empty()),
-            "one tells the ranks"
+            "one sends the ranks"
         );
     }
 }

@@ -1,26 +1,26 @@
 //! What a remote page fault costs, as the thread that faults sees it: every transition between two
-//! compute blades, beside what no fault can be faster than, measured in the same run on the same
+//! compute blades, beside the lower limits of a fault's time, measured in the same run on the same
 //! processors.
 //!
 //! * [`placement`]: which thread runs where,
 //! * [`userfault`] and [`network`]: the two limits,
 //! * [`blades`]: the system that is measured; [`transitions`] and [`eviction`]: what is measured,
-//! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`order`]: what
-//!   they are told; [`crew`]: how the bench sees them,
-//! * [`samples`] and [`report`]: what is made of it.
+//! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`task`]: what
+//!   they are told; [`workers`]: how the bench sees them,
+//! * [`samples`] and [`report`]: the results.
 
 mod blades;
-mod crew;
 mod eviction;
 mod network;
-mod order;
 mod placement;
 mod program;
 mod report;
 mod samples;
+mod task;
 mod transitions;
 mod userfault;
 pub(crate) mod worker;
+mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -32,15 +32,15 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use blades::Blades;
-use crew::Worker;
 use eviction::Evicting;
 use mind_workers::Interrupt;
-use order::Order;
 use placement::{Awake, Placement, Sharing};
 use report::{Measured, MeasuredTransition, Report};
 use samples::{Quantiles, Samples};
+use task::Task;
 use transitions::{BATCH, Transitions};
 use userfault::Handler;
+use workers::Worker;
 
 /// The subcommand that workers are started with.
 pub(crate) const WORKER: &str = "fault-worker";
@@ -63,17 +63,17 @@ pub(crate) struct Args {
     /// Milliseconds of faults while pages are evicted, for each number of threads.
     #[arg(long, default_value_t = 2000)]
     evict_ms: u64,
-    /// Whether a program and the thread that works on its faults share a processor; in the limits as
+    /// Whether a program and the thread that handles its faults share a processor; in the limits as
     /// in the system. By default they do not, where there are two, as Linux would have it: it wakes
     /// a thread on a processor that is idle.
     #[arg(long, value_enum)]
     placement: Option<Sharing>,
-    /// Who copies an invalidation for several blades.
+    /// What copies an invalidation for several blades.
     #[arg(long, value_enum, default_value_t = FanOut::Switch)]
     fan_out: FanOut,
 }
 
-/// Who copies an invalidation for several blades.
+/// What copies an invalidation for several blades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FanOut {
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.evict_ms > 0, "--evict-ms must be 1 or more");
     let interrupt = Interrupt::with_signals().context("cannot take Ctrl-C")?;
     let measured = measure(args, &interrupt);
-    // Whatever failed then, it was meant to end.
+    // Errors after an interrupt are caused by it.
     interrupt.check()?;
     let report = Report::new(measured?);
     if args.json {
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if report.strays > 0 {
         eprintln!(
-            "{} accesses took another way through the directory than they should have",
+            "{} accesses caused another transition of the directory than they should have",
             report.strays
         );
     }
@@ -114,9 +114,9 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
     let placement = Placement::new(args.placement)?;
     let awake = Awake::hold();
     if let Err(error) = &awake {
-        eprintln!("{error:#}: figures are those of processors that sleep");
+        eprintln!("{error:#}: figures include processors' wake-up from idle states");
     }
-    // Before and after, since there is one testbed at a time and the machine's mood changes.
+    // Before and after, since there is one testbed at a time and the machine's speed varies.
     let mut network = Samples::default();
     let exchanges = args.samples * EXCHANGES_PER_ACCESS;
     progress("the bare network");
@@ -179,15 +179,16 @@ fn on(
     let mut userfault = Samples::default();
     let mut by_process = Samples::default();
     let mut transitions = Transitions::default();
-    // Round by round: whatever else the machine does hits the limit and all transitions.
+    // Round by round, so that other load of the machine affects the limit and all transitions
+    // alike.
     let batches: Vec<_> = batches(args.samples).collect();
     for (round, &batch) in batches.iter().enumerate() {
         progress(&format!("round {} of {}", round + 1, batches.len()));
-        let order = Order::Measure {
+        let task = Task::Measure {
             count: batch * LOCAL_PER_ACCESS,
         };
-        userfault.add(local.by_thread.times(&order)?);
-        by_process.add(local.by_process.times(&order)?);
+        userfault.add(local.by_thread.times(&task)?);
+        by_process.add(local.by_process.times(&task)?);
         transitions.round(blades, batch, interrupt)?;
     }
     progress("evicting");
@@ -223,7 +224,7 @@ fn quantiles(samples: Samples) -> Result<Quantiles> {
     samples.quantiles().context("nothing was measured")
 }
 
-/// Says what is going on, where somebody watches.
+/// Prints progress, on a terminal.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         // Over whatever was there.
