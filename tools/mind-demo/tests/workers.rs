@@ -137,7 +137,7 @@ fn every_worker_reports_every_iteration() {
 }
 
 #[test]
-fn a_worker_that_is_alone_says_whom_it_waits_for() {
+fn a_worker_that_is_alone_names_the_one_that_it_waits_for() {
     let graph = Graph::new(3, vec![(0, 1), (1, 2)]);
     let settings = Settings {
         iterations: 5,
@@ -151,7 +151,7 @@ fn a_worker_that_is_alone_says_whom_it_waits_for() {
     let error = worker::work(private.memory(), &job, Some(&graph), |_| Ok(())).unwrap_err();
     let text = format!("{error:#}");
     assert!(
-        text.starts_with("loading the graph: worker 1 has shown no life"),
+        text.starts_with("loading the graph: worker 1 has not responded"),
         "{text}"
     );
 }

@@ -71,7 +71,7 @@ pub(super) enum Answer {
     Unmapped,
     /// [`Task::Measure`], [`Task::Touch`]: how long each took, in nanoseconds.
     Times {
-        /// In task.
+        /// In order.
         nanos: Vec<u64>,
     },
     /// [`Task::RandomAccess`] is done.

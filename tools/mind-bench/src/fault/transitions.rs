@@ -143,7 +143,7 @@ const STEPS: [Step; 10] = [
     },
 ];
 
-/// What is measured, in the report's task.
+/// What is measured, in the report's order.
 pub(super) const MEASURED: [Kind; 7] = [
     Kind::of(Transition::InvalidToShared),
     Kind::of(Transition::SharedToShared),

@@ -136,7 +136,7 @@ mod tests {
         let mut strange = worker("read task; echo nonsense; read more", &interrupt);
         let error = strange.ask(&Task::Unmap).expect_err("that is no answer");
         let text = format!("{error:#}");
-        assert!(text.contains("c7 cannot be understood") && text.contains("`nonsense`"));
+        assert!(text.contains("c7 has invalid output") && text.contains("`nonsense`"));
         let mut other = worker(r#"echo '{"answer":"ready"}'; read more"#, &interrupt);
         let error = other.times(&Task::Unmap).expect_err("those are no times");
         assert!(error.to_string().contains("answers something else: Ready"));
