@@ -401,7 +401,10 @@ pub(crate) mod tests {
         assert_eq!(value["job"]["vertices"], 3);
         assert_eq!(value["comparison"]["largest_difference"], 0.0);
         assert_eq!(value["blades"][1]["name"], "c1");
-        assert_eq!(value["blades"][0]["counted"]["transitions"][0]["p50_ns"], 52_400);
+        assert_eq!(
+            value["blades"][0]["counted"]["transitions"][0]["p50_ns"],
+            52_400
+        );
         assert_eq!(value["pages"]["written_back"], 40);
         assert_eq!(value["packets"]["page-forwarded"], 5);
         assert_eq!(value["top"][0]["name"], "libc6");
