@@ -38,85 +38,10 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
             )
             .add(&[], seconds(nanos));
     }
-    for (name, help, value) in [
-        ("mind_faults_total", "Faults taken.", report.faults),
-        (
-            "mind_fault_hits_total",
-            "Faults that found the page here, and needed no request.",
-            report.hits,
-        ),
-        (
-            "mind_starved_faults_total",
-            "Faults that waited for room in the cache.",
-            report.starved,
-        ),
-        (
-            "mind_page_requests_total",
-            "READ, ACQUIRE and UPGRADE requests begun.",
-            report.requests,
-        ),
-        (
-            "mind_timeouts_total",
-            "Requests sent again because no answer came in time.",
-            report.timeouts,
-        ),
-        (
-            "mind_busy_answers_total",
-            "Requests that were refused because the region is busy.",
-            report.busy,
-        ),
-        (
-            "mind_stuck_requests_total",
-            "Reports to the controller of requests that do not complete.",
-            report.reported_stuck,
-        ),
-        (
-            "mind_expired_requests_total",
-            "Requests given up because of the deadline.",
-            report.expired,
-        ),
-        (
-            "mind_write_backs_total",
-            "Pages written back to memory.",
-            report.write_backs,
-        ),
-        (
-            "mind_evictions_total",
-            "Pages evicted to make room.",
-            report.evictions,
-        ),
-        (
-            "mind_invalidations_total",
-            "Invalidations answered.",
-            report.invalidations,
-        ),
-        (
-            "mind_false_invalidations_total",
-            "Pages dropped by an invalidation though the requester did not ask for them.",
-            report.false_invalidations,
-        ),
-        (
-            "mind_lost_pages_total",
-            "Pages whose last writes are lost.",
-            report.lost,
-        ),
-        (
-            "mind_ignored_datagrams_total",
-            "Datagrams that answered no request under way.",
-            report.ignored,
-        ),
-        (
-            "mind_malformed_datagrams_total",
-            "Datagrams that could not be parsed.",
-            report.malformed,
-        ),
-        (
-            "mind_unsent_datagrams_total",
-            "Datagrams that the kernel refused to send.",
-            report.unsent,
-        ),
-    ] {
-        families.counter(name, help).add(&[], value as f64);
+    for counter in BladeReport::COUNTERS {
+        families
+            .counter(counter.metric, counter.help)
+            .add(&[], (counter.get)(report) as f64);
     }
     let mut times = families.histogram(
         "mind_fault_seconds",
