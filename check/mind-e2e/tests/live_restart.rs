@@ -44,8 +44,8 @@ fn agrees(bed: &Bed) -> Result<()> {
 }
 
 fn incarnations(bed: &Bed) -> Result<Vec<(String, u8, u16)>> {
-    let life = |blade: BladeStatus| (blade.name, blade.number, blade.incarnation);
-    Ok(bed.status()?.blades.into_iter().map(life).collect())
+    let incarnation = |blade: BladeStatus| (blade.name, blade.number, blade.incarnation);
+    Ok(bed.status()?.blades.into_iter().map(incarnation).collect())
 }
 
 fn load(bed: &Bed) -> Result<()> {

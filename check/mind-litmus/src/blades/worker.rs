@@ -92,14 +92,14 @@ pub fn main(args: &Args) -> Result<()> {
         let job = orders.next().context("cannot read a job on stdin")?;
         let seen = participant.run(&job, &mut Processor).map_err(|error| {
             // Numbers are names here.
-            let who = match &error {
+            let missing = match &error {
                 ParticipantError::Missing { source, .. } => {
                     args.names.get(source.participant).cloned()
                 }
                 ParticipantError::Job(_) => None,
             };
             let error = anyhow::Error::from(error);
-            match who {
+            match missing {
                 Some(name) => error.context(format!("{name} does not come")),
                 None => error,
             }

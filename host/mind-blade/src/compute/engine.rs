@@ -257,7 +257,7 @@ impl Engine {
             self.take_faults();
             let answered = self.take_datagrams(arrived, &mut received);
             self.poll();
-            self.bury();
+            self.remove_gone();
             if answered || !ready.is_empty() {
                 awake_until = self.now() + POLL_FOR;
             } else if awake {
@@ -467,7 +467,7 @@ impl Engine {
 
     /// Detaches programs that turned out to be gone, and sends notices to those that cannot be
     /// served.
-    fn bury(&mut self) {
+    fn remove_gone(&mut self) {
         for (id, page) in self.programs.take_starved() {
             tracing::error!(program = id.0, %page, "this host has no memory for a page that came");
             self.notify(id, Notice::Unreachable { page });

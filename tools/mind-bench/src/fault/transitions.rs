@@ -303,18 +303,19 @@ mod tests {
             let transition = match (*state, step.access) {
                 (State::Invalid, Access::Read) => Transition::InvalidToShared,
                 (State::Invalid, Access::Write) => Transition::InvalidToModified,
-                (State::Shared(who), Access::Read) => {
-                    assert!(!who[step.blade], "this would be no fault");
+                (State::Shared(holders), Access::Read) => {
+                    assert!(!holders[step.blade], "this would be no fault");
                     Transition::SharedToShared
                 }
-                (State::Shared(who), Access::Write) => {
-                    let others = (0..who.len()).filter(|&blade| blade != step.blade && who[blade]);
+                (State::Shared(holders), Access::Write) => {
+                    let others =
+                        (0..holders.len()).filter(|&blade| blade != step.blade && holders[blade]);
                     let expected = if step.kind.several { 2 } else { 1 };
                     assert_eq!(others.count(), expected, "so many are invalidated");
                     Transition::SharedToModified
                 }
-                (State::Modified(who), access) => {
-                    assert_ne!(who, step.blade, "this would be no fault");
+                (State::Modified(holders), access) => {
+                    assert_ne!(holders, step.blade, "this would be no fault");
                     match access {
                         Access::Read => Transition::ModifiedToShared,
                         Access::Write => Transition::ModifiedToModified,
@@ -325,15 +326,15 @@ mod tests {
             *state = match (*state, step.access) {
                 (_, Access::Write) => State::Modified(step.blade),
                 (before, Access::Read) => {
-                    let mut who = match before {
-                        State::Shared(who) => who,
+                    let mut holders = match before {
+                        State::Shared(holders) => holders,
                         State::Invalid | State::Modified(_) => [false; 3],
                     };
                     if let State::Modified(owner) = before {
-                        who[owner] = true;
+                        holders[owner] = true;
                     }
-                    who[step.blade] = true;
-                    State::Shared(who)
+                    holders[step.blade] = true;
+                    State::Shared(holders)
                 }
             };
         }
