@@ -1,4 +1,4 @@
-//! Every message there is, written to a capture file as it would be on the wire, is what it should be to tshark, with the
+//! Every datagram of the protocol, written to a capture file as on the wire, is read as expected by tshark, with the
 //! dissector of `contrib/wireshark` and without, and to Scapy. Needs no testbed.
 
 use mind_machines::datagram::Body;

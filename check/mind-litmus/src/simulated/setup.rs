@@ -189,7 +189,10 @@ mod tests {
             for (participant, program) in deployment.participants.iter().zip(&plan.programs) {
                 assert_eq!(program.blade, blade(*participant));
                 assert!(program.ops.is_empty(), "the steps come from a script");
-                let fails = |(_, what): &(u64, Disturbance)| matches!(what, Disturbance::Crash { blade, .. } if *blade == program.blade);
+                let own = program.blade;
+                let fails = |(_, what): &(u64, Disturbance)| {
+                    matches!(what, Disturbance::Crash { blade, .. } if *blade == own)
+                };
                 assert!(!plan.disturbances.iter().any(fails));
             }
         }
