@@ -96,7 +96,7 @@ struct Path {
     /// Whether the bound is for it.
     is_fast: bool,
     /// Whether the slot's memo is cleared before each run.
-    forgets: bool,
+    clears_memo: bool,
 }
 
 /// The bench's answer. The keys are part of its interface.
@@ -193,7 +193,7 @@ impl Timer<'_> {
             self.bed.set_template(Template {
                 word: path.word.raw(),
                 slot: slot_of(PAGE),
-                forget: path.forgets.into(),
+                clear_memo: path.clears_memo.into(),
                 headers,
                 ..Template::default()
             })?;
@@ -371,7 +371,7 @@ fn paths() -> Vec<Path> {
         verdict: Verdict::Fetch,
         action: XdpAction::Redirect,
         is_fast: true,
-        forgets: false,
+        clears_memo: false,
     };
     let invalid = word(State::Invalid, []);
     vec![
@@ -383,7 +383,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::Foreign,
             action: XdpAction::Pass,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
         fetch("i_s", "read, no blade has the page", read(), invalid),
         fetch("i_m", "write, no blade has the page", acquire(), invalid),
@@ -395,7 +395,7 @@ fn paths() -> Vec<Path> {
         ),
         Path {
             is_fast: false,
-            forgets: true,
+            clears_memo: true,
             ..fetch(
                 "i_s_cold",
                 "the same as i_s, first since an entry changed",
@@ -411,7 +411,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::Busy,
             action: XdpAction::Redirect,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
         Path {
             name: "denied",
@@ -421,7 +421,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::Protected,
             action: XdpAction::Redirect,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
         Path {
             name: "multicast",
@@ -431,7 +431,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::PassedUp,
             action: XdpAction::Pass,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
     ]
 }
