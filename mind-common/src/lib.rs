@@ -8,9 +8,11 @@
 //! * [`serial`]: sequence numbers, page versions and episodes, which wrap,
 //! * [`wire`]: RoCEv2 and the coherence header,
 //! * [`frame`]: a frame's headers where they lie in the packet,
+//! * [`counters`]: the list of a compute blade's counters,
 //! * [`directory`]: the directory word of a region and its state machine,
 //! * [`memory`]: which write-back a memory blade stores, which atomic operation it carries out,
 //! * [`memo`]: the copy of trie lookups that a directory slot keeps, and when it is valid,
+//! * [`permission`]: permission classes,
 //! * [`refusal`]: why a request is not carried out,
 //! * [`switch`]: the stages of a packet in the switch,
 //! * [`table`]: keys and values of the BPF maps,
@@ -27,12 +29,14 @@ extern crate std;
 
 pub mod addr;
 pub mod checksum;
+pub mod counters;
 pub mod directory;
 pub mod frame;
 pub mod id;
 pub mod losses;
 pub mod memo;
 pub mod memory;
+pub mod permission;
 pub mod refusal;
 pub mod rewrite;
 pub mod serial;

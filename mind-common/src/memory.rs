@@ -148,10 +148,10 @@ pub const fn on_operation(last: Claim, connection: Connection, seq: Seq) -> Atte
     if last.is_open() {
         return Attempt::Ignore;
     }
-    let lives = connection.incarnation.wrapping_sub(last.incarnation());
-    if lives >= INCARNATION_HALF {
+    let ahead = connection.incarnation.wrapping_sub(last.incarnation());
+    if ahead >= INCARNATION_HALF {
         Attempt::Ignore
-    } else if lives != 0 {
+    } else if ahead != 0 {
         Attempt::CarryOut(claim)
     } else if last.is_over() {
         Attempt::Ignore

@@ -481,20 +481,20 @@ pub type PageValue = [u8; PAGE_SIZE];
 /// How often a program tries at most to change a word that other processors change meanwhile.
 pub const MAX_TRIES: u32 = 8;
 
-/// Bytes of a frame from its first to the end of the longest header of ours. Every frame of ours
+/// Bytes of a frame from its first to the end of the longest header of the protocol. Every frame of it
 /// has at least so many, and they are all that the switch ever writes to.
 pub const HEADERS_LEN: usize = OUTER_LEN + SHORT_REQUEST_LEN;
 
 plain! {
-    /// What the bench's programs put back before each run, since a run changes them: the frame's
+    /// What the bench's programs restore before each run, since a run changes them: the frame's
     /// headers, and a slot.
     pub struct Template {
         /// The slot.
         pub word: u64,
         /// Its index.
         pub slot: u32,
-        /// Whether the slot forgets what it remembers: 1 or 0.
-        pub forget: u32,
+        /// Whether the slot's memo is cleared: 1 or 0.
+        pub clear_memo: u32,
         /// The frame's headers.
         pub headers: Headers,
         /// 0.

@@ -50,12 +50,12 @@ proptest! {
         change in prop::sample::select(&CHANGES[..]),
         start in 0usize..1000,
         fails: bool,
-        appealed: bool,
+        reported: bool,
         events in prop::collection::vec((any::<u16>(), 0u8..4), 0..200),
     ) {
         let scenes: Vec<_> = Setup::all(change).collect();
         let mut setup = scenes[start % scenes.len()].clone();
-        if appealed && change == Change::Reset {
+        if reported && change == Change::Reset {
             setup = setup.for_stuck();
         }
         if fails {

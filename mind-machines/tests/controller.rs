@@ -134,16 +134,19 @@ impl World {
                 self.memory.fence(first, count);
                 id
             }
-            Command::FenceBlade { id, life } => {
-                self.memory.fence_blade(life);
+            Command::FenceBlade {
+                id,
+                life: connection,
+            } => {
+                self.memory.fence_blade(connection);
                 id
             }
             Command::Flush { id, .. } => {
-                let life = link.life().expect("compute blades flush");
-                if self.hang.contains(&life.blade) {
+                let connection = link.life().expect("compute blades flush");
+                if self.hang.contains(&connection.blade) {
                     return;
                 }
-                self.flushed.push(life.blade);
+                self.flushed.push(connection.blade);
                 id
             }
             Command::Registered | Command::Reply { .. } | Command::Leave => {
@@ -154,31 +157,31 @@ impl World {
         self.controller.handle(Input::Answer { id, done: true });
     }
 
-    fn life(&self, number: u8) -> Connection {
+    fn connection(&self, number: u8) -> Connection {
         self.controller
             .life(blade(number))
             .expect("it is one of us")
     }
 
-    fn send(&mut self, life: Connection, body: Body<u64>) -> Handled<u64> {
+    fn send(&mut self, connection: Connection, body: Body<u64>) -> Handled<u64> {
         let envelope = Envelope {
-            qp: life.to_qp(),
+            qp: connection.to_qp(),
             seq: Seq::new(1),
             attempt: 0,
         };
-        let port = Node::Compute(life.blade);
+        let port = Node::Compute(connection.blade);
         self.switch.handle(port, Datagram { envelope, body })
     }
 
     fn request(&mut self, from: u8, want: Want, page: Va) -> Verdict {
         let domain = DOMAIN;
         let page = PageRequest { page, domain };
-        let life = self.life(from);
-        self.send(life, Body::Request { want, page }).verdict
+        let connection = self.connection(from);
+        self.send(connection, Body::Request { want, page }).verdict
     }
 
-    /// A write-back of a life, up to memory.
-    fn write_back(&mut self, life: Connection, version: u32, data: u64) -> Option<Verdict> {
+    /// A write-back on a connection, up to memory.
+    fn write_back(&mut self, connection: Connection, version: u32, data: u64) -> Option<Verdict> {
         let page = PageRequest {
             page: BASE,
             domain: DOMAIN,
@@ -189,7 +192,7 @@ impl World {
             version,
             data,
         };
-        let handled = self.send(life, body);
+        let handled = self.send(connection, body);
         let (to, packet) = handled.sent.first()?;
         (*to == MEMORY).then(|| self.memory.handle(*packet).0)
     }
@@ -225,7 +228,7 @@ fn what_a_blade_wrote_is_marked_lost_and_its_late_write_back_refused() {
     for fails in [false, true] {
         let mut world = World::new(fails);
         assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
-        let gone = world.life(0);
+        let gone = world.connection(0);
         let version = world.memory.page(0).version.next().get();
         let page = PageRequest {
             page: BASE,
@@ -262,10 +265,10 @@ fn what_a_blade_wrote_is_marked_lost_and_its_late_write_back_refused() {
 #[test]
 fn a_life_that_was_replaced_is_not_listened_to() {
     let mut world = World::new(false);
-    let earlier = world.life(0);
+    let earlier = world.connection(0);
     world.ask(Request::Register(blade(0)));
     world.run();
-    let later = world.life(0);
+    let later = world.connection(0);
     assert_eq!(later.incarnation, earlier.incarnation + 1);
     let to_earlier = Link::Compute(earlier.to_qp());
     assert!(world.told.contains(&(to_earlier, Command::Leave)));
@@ -275,7 +278,7 @@ fn a_life_that_was_replaced_is_not_listened_to() {
     // The earlier one's connection breaks now; no blade is lost.
     world.controller.handle(Input::Broken(earlier));
     world.run();
-    assert_eq!(world.life(0), later);
+    assert_eq!(world.connection(0), later);
     assert_eq!(world.switch.tables().compute[&blade(0)], later);
 }
 
@@ -283,7 +286,7 @@ fn a_life_that_was_replaced_is_not_listened_to() {
 fn a_blade_that_does_not_flush_is_sent_away() {
     let mut world = World::new(false);
     assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
-    let hanging = world.life(0);
+    let hanging = world.connection(0);
     world.hang.insert(blade(0));
     assert_eq!(world.request(1, Want::Read, BASE), Verdict::Invalidate);
     world.ask(Request::ReportStuck(BASE));
@@ -322,7 +325,7 @@ fn a_half_that_fails_since_writes_were_lost_fails_after_a_merge_was_tried() {
         world.ask(Request::Split(BASE));
         world.run();
         assert_eq!(world.request(0, Want::Acquire, lost), Verdict::Fetch);
-        let gone = world.life(0);
+        let gone = world.connection(0);
         world.controller.handle(Input::Broken(gone));
         world.run();
         let fails = (State::Locked, Some(Prior::Lost), 0);
@@ -361,7 +364,7 @@ fn what_a_blade_sent_away_still_operates_is_refused_before_others_have_the_page(
         domain: DOMAIN,
         operation: Atomic::FetchAdd { addend: 3 },
     };
-    let hanging = world.life(0);
+    let hanging = world.connection(0);
     let late = world.send(hanging, operation).sent[0].1;
     world.hang.insert(blade(0));
     world.ask(Request::Reset(BASE));
@@ -419,7 +422,7 @@ fn halves_are_what_the_whole_was_and_join_again() {
 fn sync_takes_what_the_caller_owns_and_then_replies() {
     let mut world = World::new(false);
     assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
-    let from = world.life(0);
+    let from = world.connection(0);
     let request = Request::Sync {
         start: BASE,
         length: 1,
@@ -462,8 +465,8 @@ fn a_blade_may_go_at_any_step_of_any_change() {
             for steps in 0.. {
                 let mut world = World::new(fails);
                 assert_eq!(world.request(0, Want::Acquire, BASE), Verdict::Fetch);
-                let gone = world.life(0);
-                let from = Some(world.life(1));
+                let gone = world.connection(0);
+                let from = Some(world.connection(1));
                 let ask = Ask {
                     from,
                     id: 1,
@@ -544,7 +547,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
     }
     let regions = world.controller.regions().count();
     let upper = page(2);
-    let lives: Vec<_> = (0..3).map(|number| world.life(number)).collect();
+    let connections: Vec<_> = (0..3).map(|number| world.connection(number)).collect();
     let mut late = Vec::new();
     // A blade that has it gives it up as soon as it is told to.
     let acquire = |world: &mut World, from: usize, late: &mut Vec<Datagram<u64>>| {
@@ -553,7 +556,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
             page: upper,
             domain,
         };
-        let handled = world.send(lives[from], Body::Request { want, page: wanted });
+        let handled = world.send(connections[from], Body::Request { want, page: wanted });
         for (node, packet) in handled.sent {
             let (Node::Compute(owner), Body::Invalidate(invalidation)) = (node, packet.body) else {
                 continue;
@@ -569,16 +572,16 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
                     );
                 }
             }
-            let life = lives[usize::from(owner.get())];
+            let connection = connections[usize::from(owner.get())];
             let body = Body::Answer {
                 invalidation,
                 cost: Cost::default(),
                 fetch: true,
             };
-            let verdict = world.send(life, body).verdict;
+            let verdict = world.send(connection, body).verdict;
             assert_eq!(verdict, Verdict::Fetched);
             let envelope = Envelope {
-                qp: life.to_qp(),
+                qp: connection.to_qp(),
                 seq: packet.seq(),
                 attempt: 0,
             };
@@ -603,7 +606,7 @@ fn old_answers_count_for_nothing(first: &[Request], change: Request) {
             };
             let from = Connection::from_qp(packet.envelope.qp);
             invalidation.episode == word.episode().next()
-                && from.is_some_and(|life| word.blades().contains(life.blade))
+                && from.is_some_and(|connection| word.blades().contains(connection.blade))
         };
         let from = match late.iter().find(suits).map(|packet| packet.body) {
             Some(Body::Answer { invalidation, .. }) => usize::from(invalidation.requester.get()),

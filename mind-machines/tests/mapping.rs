@@ -113,7 +113,7 @@ impl World {
     }
 
     fn wants(&mut self, want: Want) -> Verdict {
-        let life = self
+        let connection = self
             .controller
             .life(blade())
             .expect("the blade is registered");
@@ -122,7 +122,7 @@ impl World {
             domain: DOMAIN,
         };
         let envelope = Envelope {
-            qp: life.to_qp(),
+            qp: connection.to_qp(),
             seq: Seq::default(),
             attempt: 0,
         };

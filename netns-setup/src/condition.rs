@@ -1,10 +1,11 @@
-//! What is to be made of what is found on a machine: nothing, a running testbed, or the debris of a killed run. Pure.
+//! The condition of a machine's testbed, from what is found there: none, a running one, or the debris of a killed run.
+//! Pure.
 
 use std::collections::BTreeSet;
 
 use crate::state::{Phase, State};
 
-/// What a look at the machine found.
+/// What was found on the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The state file, or why it cannot be read.
@@ -13,13 +14,13 @@ pub struct Findings {
     pub namespaces: BTreeSet<String>,
     /// Whether the testbed's folder is there.
     pub folder: bool,
-    /// Whether the maker that the state names is alive.
+    /// Whether the process that made it, by its state, still runs.
     pub maker_alive: bool,
-    /// The names of the services in the state whose processes are alive.
+    /// The names of the services in the state whose processes still run.
     pub services_alive: BTreeSet<String>,
 }
 
-/// What a machine's testbed is.
+/// The condition of a machine's testbed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// There is none, and nothing of one.
@@ -31,7 +32,7 @@ pub enum Condition {
         /// Services that are gone.
         dead: Vec<String>,
     },
-    /// Part of one. Nobody can use it; it is to be removed.
+    /// Part of one. It cannot be used; it is to be removed.
     Debris {
         /// Its state, as far as there is one.
         state: Option<State>,
@@ -40,7 +41,8 @@ pub enum Condition {
     },
 }
 
-/// Says what the findings amount to. The lock must be held: a testbed that is just being brought up looks like debris.
+/// The condition that follows from the findings. The lock must be held: a testbed that is just being brought up looks
+/// like debris.
 pub fn judge(findings: Findings) -> Condition {
     let namespaces = &findings.namespaces;
     let state = match findings.state {

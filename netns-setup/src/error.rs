@@ -1,4 +1,4 @@
-//! What can go wrong with a testbed.
+//! The errors of testbeds.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ pub enum Error {
         /// Its size, age and maker.
         description: String,
     },
-    /// Somebody brings a testbed up or down.
+    /// Another process brings a testbed up or down.
     #[error(
         "another process ({holder}) is bringing a testbed up or down; try again when it is done"
     )]
     Locked {
-        /// Who, as far as it is known.
+        /// Which process, as far as it is known.
         holder: String,
     },
-    /// Somebody wanted no testbed any more before it was up; nothing is left of it.
+    /// Interrupted before the testbed was up; nothing is left of it.
     #[error("interrupted; no testbed is left")]
     Interrupted,
     /// There is none.
@@ -39,7 +39,7 @@ pub enum Error {
     /// No such blade.
     #[error("there is no blade `{name}`; this testbed has {known}")]
     NoSuchBlade {
-        /// What was asked for.
+        /// The name.
         name: String,
         /// The names there are.
         known: String,
@@ -51,7 +51,7 @@ pub enum Error {
         what: &'static str,
         /// Its value.
         value: String,
-        /// What would do.
+        /// What is expected.
         expected: String,
     },
     /// The operating system refused something.
@@ -65,7 +65,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Namespaces are root's to make.
+    /// Only root can make namespaces.
     #[error("only root can make network namespaces; run this with sudo")]
     NotRoot,
     /// The kernel refused a change of the network.
@@ -84,10 +84,10 @@ pub enum Error {
     Command {
         /// The command line.
         command: String,
-        /// Its status, and what it said.
+        /// Its status, and its output.
         output: String,
     },
-    /// The state file cannot be understood.
+    /// The state file cannot be parsed.
     #[error("{} is not a testbed's state", path.display())]
     State {
         /// The file.
@@ -96,12 +96,12 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
-    /// A service died before it was ready.
+    /// A service ended before it was ready.
     #[error("{service} ended before it was ready; its log, {}, ends:\n{tail}", log.display())]
     ServiceDied {
         /// Its name.
         service: String,
-        /// Where it wrote.
+        /// Its log.
         log: PathBuf,
         /// The last lines.
         tail: String,
@@ -111,7 +111,7 @@ pub enum Error {
     ServiceLate {
         /// Its name.
         service: String,
-        /// Where it writes.
+        /// Its log.
         log: PathBuf,
         /// How long it had.
         limit: Duration,

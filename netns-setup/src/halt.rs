@@ -1,4 +1,4 @@
-//! The wish that a testbed come no further up, for those who wait for something else meanwhile.
+//! An interrupt of bringing a testbed up, as a file descriptor for `poll`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -27,8 +27,8 @@ impl Halt {
             .map_err(Error::io("make an", Path::new("eventfd")))?;
         let event = Arc::new(event);
         let own = Arc::clone(&event);
-        interrupt.tell(move || {
-            // It cannot fail: nobody else adds to the count.
+        interrupt.on_interrupt(move || {
+            // It cannot fail: nothing else adds to the count.
             rustix::io::write(&own, &1_u64.to_ne_bytes()).ok();
         });
         Ok(Self {
@@ -37,18 +37,18 @@ impl Halt {
         })
     }
 
-    /// Whether to go on.
+    /// Fails if interrupted.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], if not.
+    /// [`Error::Interrupted`], if so.
     pub(crate) fn check(&self) -> Result<()> {
         self.interrupt.check().map_err(|_| Error::Interrupted)
     }
 }
 
 impl AsFd for Halt {
-    /// Readable once it has come to that.
+    /// Readable once it is interrupted.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

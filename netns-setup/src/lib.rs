@@ -9,7 +9,7 @@
 //! | memory blade `m3` | namespace `mind-m3`: `eth0`, 198.18.2.4/16, 02:4d:49:4e:02:03 |
 //! | the switch's port to `c3`, `m3` | `c3`, `m3` in `mind-sw`, enslaved to `br0`; 02:4d:49:4e:81:03, …:82:03 |
 //!
-//! All addresses lie in 198.18.0.0/15, which is set aside for such tests (RFC 2544). All links are
+//! All addresses lie in 198.18.0.0/15, which is reserved for such tests (RFC 2544). All links are
 //! veth pairs of MTU 9000. Both ends have GRO on, without which a frame that XDP redirects into a
 //! veth is dropped, and transmit checksums off, since XDP forwards a partial checksum as it is.
 //! IPv6 is off. The namespaces are seen by `ip netns`.
@@ -21,9 +21,9 @@
 //!
 //! # Parts
 //!
-//! [`plan`] says what a testbed consists of and [`condition`] what is to be made of what is found
-//! on the machine; both are pure. [`Testbed`] does it, on [`mod@namespace`], [`link`], [`program`],
-//! [`service`] and [`scheduler`]; `halt` is what Ctrl-C meanwhile does.
+//! [`plan`] is what a testbed consists of and [`condition`] the condition of what is found on the
+//! machine; both are pure. [`Testbed`] brings it up and down, by [`mod@namespace`], [`link`],
+//! [`program`], [`service`] and [`scheduler`]; `halt` handles Ctrl-C meanwhile.
 
 pub mod condition;
 pub mod error;

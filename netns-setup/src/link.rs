@@ -24,7 +24,7 @@ pub fn wire_switch(plan: &Plan) -> Result<()> {
             net.up("lo").await?;
             let bridge = LinkBridge::new(BRIDGE)
                 .address(Plan::switch_mac().0.to_vec())
-                // It asks nobody who listens to which group.
+                // It sends no queries for multicast groups.
                 .mcast_snooping(false)
                 .up()
                 .build();
@@ -60,7 +60,7 @@ pub fn wire_blade(blade: &Blade) -> Result<()> {
 }
 
 /// GRO on: a frame that XDP redirects into a veth is dropped where the peer has neither that nor a program. Transmit
-/// checksums off: XDP would forward them half done.
+/// checksums off: XDP would forward them incomplete.
 fn set_offloads(interface: &str) -> Result<()> {
     let mut command = Command::new("ethtool");
     command.args(["-K", interface, "gro", "on", "tx", "off"]);
@@ -85,7 +85,7 @@ fn set_offloads(interface: &str) -> Result<()> {
 /// A netlink connection to the namespace of this thread.
 struct Net<'a> {
     handle: Handle,
-    /// For errors.
+    /// Its name, for errors.
     namespace: &'a str,
 }
 
@@ -159,7 +159,7 @@ impl Net<'_> {
             .mtu(MTU)
             .address(blade.mac.0.to_vec())
             .setns_by_fd(namespace.as_raw_fd())
-            // Not up: until its pair is made, it has nobody to talk to and refuses.
+            // Not up: the kernel refuses that until its pair is made.
             .build();
         let port = LinkVeth::new(&blade.name, INTERFACE)
             .mtu(MTU)

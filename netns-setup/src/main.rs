@@ -15,7 +15,7 @@ use netns_setup::plan::{Kind, Plan, SWITCH};
 use netns_setup::testbed::{self, Options, Removed, Testbed};
 use serde_json::json;
 
-/// The exit code after Ctrl-C, as a shell says it.
+/// The exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
 /// Switch, compute and memory blades on this machine, each in a network namespace.
@@ -42,7 +42,7 @@ enum Verb {
         /// Page cache of each compute blade.
         #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = mind_cli::whole_pages)]
         cache: u64,
-        /// Who copies an invalidation for several blades.
+        /// What copies an invalidation for several blades.
         #[arg(long, value_enum, default_value_t = FanOut::Switch)]
         fan_out: FanOut,
         /// Start no daemons: the network only.
@@ -65,9 +65,9 @@ enum Verb {
         #[arg(last = true)]
         more: Vec<String>,
     },
-    /// Say what there is. Exits with 0 if it is whole.
+    /// Print the testbed's state. Exits with 0 if it is whole.
     Status {
-        /// The form of the answer.
+        /// The output format.
         #[arg(short, long, value_enum, default_value_t = Format::Text)]
         output: Format,
     },

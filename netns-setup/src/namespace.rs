@@ -22,7 +22,7 @@ pub fn path(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// Makes a namespace without IPv6, whose chatter would only disturb.
+/// Makes a namespace without IPv6, whose packets would only disturb.
 ///
 /// # Errors
 ///
@@ -154,7 +154,7 @@ pub fn enter(name: &str) -> Result<()> {
     let sys = Path::new("/sys");
     join(name)?;
     unshare(CloneFlags::CLONE_NEWNS).map_err(Error::io("make a mount namespace for", sys))?;
-    // What is mounted and unmounted outside is so here; not the other way round.
+    // Mounts outside appear here; not the other way round.
     let slave = MsFlags::MS_SLAVE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, slave, None::<&str>)
         .map_err(Error::io("separate the mounts of", Path::new("/")))?;

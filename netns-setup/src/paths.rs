@@ -13,7 +13,7 @@ pub fn state() -> PathBuf {
     Path::new(RUN).join("state.json")
 }
 
-/// What a controller must know that comes after another.
+/// The records that a controller hands on to its successor.
 pub fn records() -> PathBuf {
     Path::new(RUN).join("mind-ctl.redb")
 }
@@ -23,7 +23,8 @@ pub fn bpffs() -> PathBuf {
     Path::new(RUN).join("bpf")
 }
 
-/// The folder of the Unix sockets: the blades', and those on which services say that they are ready.
+/// The folder of the Unix sockets: the blades', and those on which services report that they are
+/// ready.
 pub fn sockets() -> PathBuf {
     Path::new(RUN).join("sockets")
 }
@@ -33,7 +34,7 @@ pub fn blade_socket(blade: &str) -> PathBuf {
     sockets().join(format!("{blade}.sock"))
 }
 
-/// The socket on which the service says that it is ready.
+/// The socket on which the service reports that it is ready.
 pub fn notify_socket(service: &str) -> PathBuf {
     sockets().join(format!("{service}.notify"))
 }

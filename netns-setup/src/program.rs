@@ -1,4 +1,5 @@
-//! Processes of the testbed: told apart for good, found by their namespace, ended without a race.
+//! Processes of the testbed: identified beyond reuse of their numbers, found by their namespace,
+//! ended without a race.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 /// How long a process may take over SIGTERM, and then over SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A process. Its number may be given to another one day, so it goes with the time of its start.
+/// A process. Its number may be used again, so the time of its start identifies it as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
@@ -48,7 +49,7 @@ impl Process {
     /// A handle of it and of no other; `None` if it has ended.
     pub fn open(self) -> Option<OwnedFd> {
         let handle = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
-        // Looked at while the handle keeps the number from being given away.
+        // Checked while the handle keeps the number from being used again.
         self.is_alive().then_some(handle)
     }
 
@@ -105,14 +106,14 @@ pub fn end(processes: &[Process]) -> Result<()> {
         .collect();
     for signal in [Signal::TERM, Signal::KILL] {
         for (_, handle) in &open {
-            // It may have ended by now, which is what is wanted.
+            // It may have ended by now.
             pidfd_send_signal(handle, signal).ok();
         }
         let deadline = Instant::now() + GRACE;
         open.retain(|(process, handle)| {
             let ended = wait(handle, deadline);
             if ended {
-                // If it is a child of ours, nobody else will.
+                // If it is a child of this process, only this process can reap it.
                 waitpid(Pid::from_raw(process.pid), WaitOptions::NOHANG).ok();
             }
             !ended
@@ -141,13 +142,13 @@ pub fn kill(process: Process) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the process's end; whether it came in time.
+/// Waits for the process's end; returns whether it came in time.
 fn wait(handle: &OwnedFd, deadline: Instant) -> bool {
     let mut events = [PollFd::new(handle, PollFlags::IN)];
     poll_until(&mut events, deadline)
 }
 
-/// Waits for one of the events; whether one came in time.
+/// Waits for one of the events; returns whether one came in time.
 pub(crate) fn poll_until(events: &mut [PollFd<'_>], deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -1,6 +1,7 @@
-//! How the kernel shares processors out. A testbed is several hosts' load on one; where the kernel takes all processes
-//! of a session for one task (`sched(7)`, autogroup), that weighs as much as one of its own threads, and on Linux 6.18
-//! those that carry packets are left waiting for seconds. So a testbed's processes are tasks like any other.
+//! How the kernel schedules the testbed's processes. A testbed is several hosts' load on one; where the kernel takes
+//! all processes of a session for one task (`sched(7)`, autogroup), that weighs as much as one of its own threads, and
+//! on Linux 6.18 those that carry packets are left waiting for seconds. So a testbed's processes are tasks like any
+//! other.
 
 use std::fs;
 use std::io;
@@ -10,11 +11,11 @@ use crate::error::{Error, Result};
 
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// Whether sessions are tasks. Not, too, where the kernel cannot do that.
+/// Whether sessions are scheduled as tasks (autogroup); false if the kernel cannot do that.
 ///
 /// # Errors
 ///
-/// When it cannot be told.
+/// When that cannot be read.
 pub fn groups_sessions() -> Result<bool> {
     let path = Path::new(AUTOGROUP);
     match fs::read_to_string(path) {
@@ -23,7 +24,7 @@ pub fn groups_sessions() -> Result<bool> {
     }
 }
 
-/// From now on, new processes' sessions are tasks, or not.
+/// Sets whether sessions are scheduled as tasks.
 ///
 /// # Errors
 ///

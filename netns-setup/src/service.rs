@@ -1,7 +1,7 @@
 //! The daemons of a testbed: what is started where, when one is ready, in which order they end.
 //!
-//! A service says that it is ready as systemd's do: it sends a datagram with the line `READY=1` to the Unix socket that
-//! `NOTIFY_SOCKET` names.
+//! A service reports that it is ready as systemd's do: it sends a datagram with the line `READY=1` to the Unix socket
+//! that `NOTIFY_SOCKET` names.
 
 use std::fs::{self, File};
 use std::io;
@@ -38,7 +38,7 @@ const TAIL: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Loads the switch's programs and knows everybody.
+    /// The controller: loads the switch's programs and registers blades.
     Controller,
     /// Offers memory.
     Memory,
@@ -146,16 +146,16 @@ impl Starting {
         &self.service
     }
 
-    /// Waits until the service says that it is ready.
+    /// Waits until the service reports that it is ready.
     ///
     /// # Errors
     ///
-    /// When it dies before, or says nothing for a minute.
+    /// When it ends before, or does not report for a minute.
     pub fn ready(self) -> Result<()> {
         self.ready_unless(&Halt::of(&Interrupt::default())?)
     }
 
-    /// Waits until it says that it is ready, unless it comes to a `halt` before.
+    /// Waits until it reports that it is ready, unless `halt` comes before.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ fn died(service: &str) -> Error {
     }
 }
 
-/// Whether a datagram to `NOTIFY_SOCKET` says that the sender is ready (sd_notify(3)).
+/// Whether a datagram to `NOTIFY_SOCKET` reports that the sender is ready (sd_notify(3)).
 fn says_ready(message: &[u8]) -> bool {
     message
         .split(|byte| *byte == b'\n')
@@ -227,7 +227,7 @@ fn says_ready(message: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// When its program, its log or its socket is not to be had.
+/// When its program, its log or its socket cannot be opened.
 pub fn start(service: &Service) -> Result<Starting> {
     let socket_path = paths::notify_socket(&service.name);
     match fs::remove_file(&socket_path) {
@@ -239,7 +239,7 @@ pub fn start(service: &Service) -> Result<Starting> {
     let socket =
         UnixDatagram::bind(&socket_path).map_err(Error::io("make the socket", &socket_path))?;
     let log_path = paths::log(&service.name);
-    // What it wrote in an earlier life stays.
+    // The log of an earlier process stays.
     let log = File::options()
         .create(true)
         .append(true)
@@ -259,7 +259,7 @@ pub fn start(service: &Service) -> Result<Starting> {
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(errors)
-        // Ctrl-C at the terminal is not for it.
+        // Ctrl-C at the terminal must not reach it.
         .process_group(0);
     let child = namespace::spawn(&service.namespace, &mut command)?;
     let pid = child.id().cast_signed();

@@ -1,4 +1,4 @@
-//! The state file: what a testbed consists of and how far it has come, for whoever comes next.
+//! The state file: what a testbed consists of and how far it has come, for later processes.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use crate::service::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It is being brought up. Found while nobody holds the lock, it says that whoever did was killed.
+    /// It is being brought up. If the lock is free then, the process that brought it up was killed.
     Starting,
     /// It is whole.
     Up,
@@ -29,7 +29,7 @@ pub enum Phase {
 pub struct RunningService {
     /// Its name.
     pub name: String,
-    /// What it does, which says when it is to be stopped.
+    /// What it does, which decides when it is stopped.
     pub role: Role,
     /// The namespace that it runs in.
     pub namespace: String,
@@ -48,7 +48,7 @@ pub struct State {
     pub plan: Plan,
     /// When it was begun, in seconds since 1970.
     pub since: u64,
-    /// Who made it.
+    /// The process that made it.
     pub maker: Process,
     /// Whether it ends with its maker, as a test's does.
     pub bound: bool,
@@ -90,7 +90,7 @@ impl State {
         )
     }
 
-    /// Writes it so that whoever reads meanwhile sees all of the old or all of the new.
+    /// Writes it atomically: a reader sees the old or the new state.
     ///
     /// # Errors
     ///

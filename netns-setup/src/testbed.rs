@@ -1,4 +1,4 @@
-//! Up, down and what lies between: the one place that knows the order of things.
+//! A testbed's life cycle: the order of the steps that bring it up and down.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -23,7 +23,7 @@ use crate::{
     state::{Phase, State},
 };
 
-/// What testbed is wanted.
+/// The options of a testbed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Compute blades.
@@ -40,7 +40,7 @@ pub struct Options {
     pub lose_on_purpose: bool,
     /// Whether the controller copies invalidations for several blades, instead of the switch.
     pub controller_copies: bool,
-    /// Whether the testbed is worth nothing once the calling process is gone, as a test's.
+    /// Whether the testbed is useless once the calling process is gone, as a test's.
     pub bound: bool,
 }
 
@@ -68,11 +68,11 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Brings a testbed up. Debris of an earlier one is removed, with a word in the log.
+    /// Brings a testbed up. Debris of an earlier one is removed, with a message in the log.
     ///
     /// # Errors
     ///
-    /// [`Error::Running`] if there is one; otherwise whatever went wrong, and nothing is left of it.
+    /// [`Error::Running`] if there is one; otherwise the error, and nothing is left of it.
     pub fn up(options: &Options) -> Result<Self> {
         Self::up_unless(options, &Interrupt::default())
     }
@@ -113,14 +113,15 @@ impl Testbed {
                     tracing::error!(error = %chain(&second), "cannot remove the half-made testbed");
                     return Err(error);
                 }
-                // A program that was run may have had the Ctrl-C as well, and failed.
+                // A program that was run may have got the Ctrl-C as well, and failed.
                 halt.check()?;
                 Err(error)
             }
         }
     }
 
-    /// Brings a testbed up that goes when the guard does, or else when the process is gone and the next comes.
+    /// Brings a testbed up that is taken down when the guard is dropped; if the process is killed, by the next one that
+    /// brings a testbed up.
     ///
     /// # Errors
     ///
@@ -220,7 +221,7 @@ impl Testbed {
     }
 }
 
-/// A testbed that goes with this value.
+/// A testbed; dropping this takes it down.
 #[derive(Debug)]
 pub struct Guard(Testbed);
 
@@ -234,7 +235,7 @@ impl std::ops::Deref for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Somebody who found the testbed running lets go of the lock at once.
+        // A process that found the testbed running releases the lock at once.
         let removed = Lock::acquire(Wait::Yes).and_then(|_lock| {
             // Services may have been restarted.
             let latest = State::read(&paths::state()).ok().flatten();
@@ -261,7 +262,7 @@ pub enum Removed {
 ///
 /// # Errors
 ///
-/// Whatever cannot be removed; calling again goes on with what is left.
+/// What cannot be removed; calling again goes on with what is left.
 pub fn down() -> Result<Removed> {
     need_root()?;
     let _lock = Lock::acquire(Wait::No)?;
@@ -351,7 +352,7 @@ fn raise(state: &mut State, options: &Options, halt: &Halt) -> Result<()> {
     }
     let file = paths::state();
     state.groups_sessions = scheduler::groups_sessions()?;
-    // Before anything is done that the next one must undo.
+    // Before anything is done that a later process must undo.
     state.write(&file)?;
     if state.groups_sessions
         && let Err(error) = scheduler::group_sessions(false)
@@ -382,7 +383,7 @@ fn raise(state: &mut State, options: &Options, halt: &Halt) -> Result<()> {
             let mut starting = Vec::new();
             for service in services.iter().filter(|service| service.role == role) {
                 let started = service::start(service)?;
-                // Written down before it is waited for: it must not be forgotten.
+                // Written before it is waited for: so a later process finds it.
                 state.services.push(started.service().clone());
                 state.write(&file)?;
                 starting.push(started);
@@ -396,8 +397,8 @@ fn raise(state: &mut State, options: &Options, halt: &Halt) -> Result<()> {
     state.write(&file)
 }
 
-/// Removes all there is, in the order that disturbs least: programs, services from senders to the controller, pins
-/// (and with them the attached programs), namespaces, files. Goes on after an error and returns the first.
+/// Removes everything, in this order: programs, services from senders to the controller, pins (and with them the
+/// attached programs), namespaces, files. Goes on after an error and returns the first.
 fn remove(state: Option<&State>) -> Result<()> {
     let mut first = Ok(());
     let mut note = |result: Result<()>| {
@@ -512,14 +513,14 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether to wait for somebody else's lock.
+/// Whether to wait for another process's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     No,
     Yes,
 }
 
-/// Held while a testbed is brought up or down. The kernel lets go of it when the process dies.
+/// Held while a testbed is brought up or down. The kernel releases it when the process ends.
 struct Lock {
     _file: File,
 }
@@ -549,7 +550,7 @@ impl Lock {
                 }
                 (Err(TryLockError::Error(error)), _) => return Err(Error::io("lock", path)(error)),
             }
-            // Whoever held it removed the file: then this is a lock on nothing.
+            // The process that held it removed the file: then this is a lock on nothing.
             let is_current = match (fs::metadata(path), file.metadata()) {
                 (Ok(there), Ok(ours)) => there.ino() == ours.ino(),
                 _ => false,

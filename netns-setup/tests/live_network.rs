@@ -19,7 +19,7 @@ use netns_setup::{Error, Options, Plan, Testbed, namespace, paths};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// There is one testbed on a machine, so these tests take turns. `None`, with a word, where they cannot run.
+/// There is one testbed on a machine, so these tests take turns. `None`, with a message, where they cannot run.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     if !rustix::process::geteuid().is_root() {
@@ -97,7 +97,7 @@ fn every_blade_reaches_every_other_through_the_bridge() {
     assert_eq!(
         refused.kind(),
         std::io::ErrorKind::ConnectionRefused,
-        "the switch is there and nobody listens"
+        "the switch is there and nothing listens"
     );
     drop(testbed);
     assert_nothing_is_left();
@@ -163,7 +163,7 @@ fn the_debris_of_a_killed_run_is_removed_whatever_it_is() {
     );
     assert_nothing_is_left();
 
-    // A state that nobody can read.
+    // A state that cannot be parsed.
     fs::create_dir_all(paths::RUN).unwrap();
     fs::write(paths::state(), "not JSON").unwrap();
     drop(Testbed::guarded(&Options::default()).unwrap());

@@ -121,7 +121,7 @@ impl<'a> Domain<'a> {
     ///
     /// When the process that holds the domain open has failed.
     pub fn end(mut self) -> Result<()> {
-        self.holder.tell("go")?;
+        self.holder.send("go")?;
         self.holder.succeed()
     }
 }

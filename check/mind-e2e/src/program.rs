@@ -140,7 +140,7 @@ impl Program {
     /// When it is not.
     pub fn go(&mut self) -> Result<()> {
         self.expect("ready")?;
-        self.tell("go")
+        self.send("go")
     }
 
     /// Sends it a line.
@@ -148,7 +148,7 @@ impl Program {
     /// # Errors
     ///
     /// When it does not read any more.
-    pub fn tell(&mut self, text: &str) -> Result<()> {
+    pub fn send(&mut self, text: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its input is closed")?;
         writeln!(stdin, "{text}").with_context(|| format!("{} does not read its input", self.name))
     }

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         &[
             ("the_example_counts_on_two_blades", example),
             ("a_process_that_leaves_leaves_what_it_wrote", leaves),
-            ("a_child_does_not_keep_its_parent_on_the_books", orphan),
+            ("a_child_does_not_keep_its_parent_counted", forked_child),
         ],
         || Bed::up(2, 2, 1 << 20),
     )
@@ -72,7 +72,7 @@ fn leaves(bed: &Bed) -> Result<()> {
     domain.end()
 }
 
-fn orphan(bed: &Bed) -> Result<()> {
+fn forked_child(bed: &Bed) -> Result<()> {
     let cc = Cc::new()?;
     let domain = Domain::new(bed, "orphan")?;
     let mut program = start(bed, &cc, "c0", "tests/c/orphan.c", "orphan")?;

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         ],
         || {
             let bed = Bed::network(1, 1)?;
-            // As on a host that nobody has prepared.
+            // As on a host that is not prepared.
             ip("link del br0", bed.testbed())?;
             ip("link set c0 mtu 1500", bed.testbed())?;
             ip("link set m0 down", bed.testbed())?;

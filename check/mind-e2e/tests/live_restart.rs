@@ -44,8 +44,8 @@ fn agrees(bed: &Bed) -> Result<()> {
 }
 
 fn incarnations(bed: &Bed) -> Result<Vec<(String, u8, u16)>> {
-    let life = |blade: BladeStatus| (blade.name, blade.number, blade.incarnation);
-    Ok(bed.status()?.blades.into_iter().map(life).collect())
+    let incarnation = |blade: BladeStatus| (blade.name, blade.number, blade.incarnation);
+    Ok(bed.status()?.blades.into_iter().map(incarnation).collect())
 }
 
 fn load(bed: &Bed) -> Result<()> {
@@ -107,7 +107,7 @@ fn at_each_point(
 }
 
 fn tell(program: &mut Program, line: &str, watched: Option<&mut Watched<'_>>) -> Result<()> {
-    program.tell(line)?;
+    program.send(line)?;
     let mut watched = watched;
     loop {
         let said = match &mut watched {
@@ -167,7 +167,7 @@ fn processes(bed: &Bed) -> Result<()> {
                 }
             }
         }
-        started.tell("go")?;
+        started.send("go")?;
         program.replace(Some(started));
         Ok(())
     };

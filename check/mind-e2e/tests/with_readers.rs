@@ -1,4 +1,4 @@
-//! Every message there is, written to a capture file as it would be on the wire, is what it should be to tshark, with the
+//! Every datagram of the protocol, written to a capture file as on the wire, is read as expected by tshark, with the
 //! dissector of `contrib/wireshark` and without, and to Scapy. Needs no testbed.
 
 use mind_machines::datagram::Body;
@@ -197,9 +197,9 @@ fn what_is_in_a_page_is_a_programs() -> Result<()> {
 #[test]
 fn a_difference_is_told() {
     let fields = |value| Fields::from([("psn".to_owned(), value)]);
-    assert!(reader::compare("nobody", &[fields(1)], &[fields(1)]).is_ok());
-    assert!(reader::compare("nobody", &[fields(1)], &[fields(2)]).is_err());
-    assert!(reader::compare("nobody", &[], &[fields(2)]).is_err());
+    assert!(reader::compare("no reader", &[fields(1)], &[fields(1)]).is_ok());
+    assert!(reader::compare("no reader", &[fields(1)], &[fields(2)]).is_err());
+    assert!(reader::compare("no reader", &[], &[fields(2)]).is_err());
 }
 
 /// What tshark shows of the fields `wanted`, a line a packet, by the dissector.

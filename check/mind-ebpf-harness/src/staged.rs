@@ -62,7 +62,7 @@ fn restore(ctx: &XdpContext) {
         // SAFETY: the pointer is a lookup's.
         unsafe {
             (&raw mut (*slot).word).write_volatile(template.word);
-            if template.forget != 0 {
+            if template.clear_memo != 0 {
                 (&raw mut (*slot).permit).write_volatile(0);
             }
         }

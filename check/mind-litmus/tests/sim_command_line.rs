@@ -73,9 +73,12 @@ fn what_makes_no_sense_is_refused() {
     ] {
         assert_eq!(run(wrong).0, Some(2), "{wrong:?}");
     }
-    // Nine variables, for two threads.
-    let cycle = format!("{} Rfe PodRR Fre", ["PodWW"; 8].join(" "));
-    let (code, _, stderr) = run(&["--sim", "--iterations=10", &cycle]);
+    let file = std::env::temp_dir().join(format!("mind-litmus-{}.litmus", std::process::id()));
+    let stores: String = (0..9).map(|of| format!(" movq $1,(x{of}) ;\n")).collect();
+    let text = format!("X86_64 many\n{{ }}\n P0 ;\n{stores}exists (x0=1)\n");
+    std::fs::write(&file, text).expect("the temporary folder can be written to");
+    let (code, _, stderr) = run(&["--sim", file.to_str().expect("its name is UTF-8")]);
+    std::fs::remove_file(&file).expect("the file was just written");
     assert_eq!(code, Some(1));
     assert!(
         stderr.contains("with the layout one-page there is room for 8"),

@@ -1,6 +1,7 @@
 //! The actions that are possible in a state.
 
 use mind_common::id::BladeId;
+use mind_common::permission::PermissionClass;
 use mind_machines::{
     compute::{
         Access,
@@ -11,7 +12,7 @@ use mind_machines::{
 
 use crate::{
     canonical::is_noise,
-    world::{Flight, Mapping, STRANGER, World, page},
+    world::{Flight, STRANGER, World, page},
 };
 
 /// An action: an event of the system or of the network.
@@ -107,7 +108,7 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
                 continue;
             }
             if budget.operations > 0
-                && copy.mapping == Mapping::Writable
+                && copy.mapping == PermissionClass::Write
                 && host.operation.is_none()
                 && host.blade.is_quiet()
             {
@@ -126,10 +127,10 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
                 }
             };
             if budget.faults != Some(0) && is_placed(world, blade) {
-                if copy.mapping == Mapping::Absent {
+                if copy.mapping == PermissionClass::None {
                     fault(Access::Read, false);
                 }
-                if copy.mapping < Mapping::Writable {
+                if copy.mapping < PermissionClass::Write {
                     fault(Access::Write, false);
                 }
                 if budget.strangers > 0 {
@@ -139,7 +140,7 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
             }
             let is_written =
                 world.books[usize::from(number)].writer == Some(host.blade.connection());
-            if copy.mapping == Mapping::Writable && !is_written {
+            if copy.mapping == PermissionClass::Write && !is_written {
                 out.push(Action::Store {
                     blade,
                     page: number,
@@ -220,7 +221,7 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
 fn is_placed(world: &World, blade: usize) -> bool {
     let tables = world.switch.tables();
     let id = BladeId::new(blade as u8);
-    !world.is_heard(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
+    !world.is_accepted(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
 }
 
 /// Whether a registration of an absent blade is on its way.

@@ -3,15 +3,16 @@
 
 use crate::{
     value::{Age, Value},
-    world::{Copied, Mapping, World},
+    world::{Copied, World},
 };
+use mind_common::permission::PermissionClass;
 
 impl World {
     /// Changes the ages of all copies of a page, in caches, memory and packets.
     pub(crate) fn age(&mut self, page: u8, change: impl Fn(Age) -> Age) {
         for host in self.hosts.iter_mut().flatten() {
             if let Some(copy) = host.cache.get_mut(usize::from(page))
-                && copy.mapping != Mapping::Absent
+                && copy.mapping != PermissionClass::None
             {
                 copy.age = change(copy.age);
             }
@@ -45,7 +46,7 @@ impl World {
             at,
             page,
             Copied {
-                mapping: Mapping::Writable,
+                mapping: PermissionClass::Write,
                 age: Age::Latest,
             },
         );
@@ -81,7 +82,7 @@ impl World {
         let Some(writer) = writer else {
             return;
         };
-        if !self.is_heard(at) {
+        if !self.is_accepted(at) {
             return;
         }
         match data.age {

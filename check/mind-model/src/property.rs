@@ -1,5 +1,6 @@
 //! What must hold in every state.
 
+use mind_common::permission::PermissionClass;
 use mind_common::{
     directory::State,
     id::{BladeId, DomainId},
@@ -11,7 +12,7 @@ use mind_machines::compute::page::Phase;
 use crate::{
     action::progress,
     value::Age,
-    world::{Mapping, World, page},
+    world::{World, page},
 };
 
 /// What went wrong in a step.
@@ -38,23 +39,24 @@ pub enum Violation {
 }
 
 /// The copies of a page that programs can access on blades that the switch accepts packets from.
-fn copies(world: &World, number: usize) -> impl Iterator<Item = (usize, Mapping, Age)> {
+fn copies(world: &World, number: usize) -> impl Iterator<Item = (usize, PermissionClass, Age)> {
     world
         .hosts
         .iter()
         .enumerate()
-        .filter(|(blade, _)| world.is_heard(*blade))
+        .filter(|(blade, _)| world.is_accepted(*blade))
         .filter_map(move |(blade, host)| {
             let copy = host.as_ref()?.cache.get(number)?;
             Some((blade, copy.mapping, copy.age))
         })
-        .filter(|(_, mapping, _)| *mapping != Mapping::Absent)
+        .filter(|(_, mapping, _)| *mapping != PermissionClass::None)
 }
 
 /// A page that a blade may write has no other copy (guarantee 1).
 pub fn single_writer(world: &World) -> bool {
     (0..world.books.len()).all(|number| {
-        let writers = copies(world, number).filter(|(_, mapping, _)| *mapping == Mapping::Writable);
+        let writers =
+            copies(world, number).filter(|(_, mapping, _)| *mapping == PermissionClass::Write);
         writers.count() == 0 || copies(world, number).count() == 1
     })
 }
@@ -94,7 +96,7 @@ pub fn directory_agrees(world: &World) -> bool {
                 // It may be busy for a request that came twice, the second time too late: it stays
                 // so until a blade requests the region.
                 let states: &[State] = match mapping {
-                    Mapping::Writable => &[
+                    PermissionClass::Write => &[
                         State::Modified,
                         State::ModifiedToShared,
                         State::ModifiedToModified,
@@ -118,11 +120,11 @@ pub fn cache_agrees(world: &World) -> bool {
         host.cache.iter().enumerate().all(|(number, copy)| {
             let (phase, _) = host.blade.page(page(number as u8));
             match copy.mapping {
-                Mapping::Writable => phase == Phase::Modified,
-                Mapping::Readable => {
+                PermissionClass::Write => phase == Phase::Modified,
+                PermissionClass::Read => {
                     !matches!(phase, Phase::Absent | Phase::Reading | Phase::Acquiring)
                 }
-                Mapping::Absent => {
+                PermissionClass::None => {
                     matches!(phase, Phase::Absent | Phase::Reading | Phase::Acquiring)
                 }
             }

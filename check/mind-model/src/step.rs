@@ -1,5 +1,6 @@
 //! The state after an action.
 
+use mind_common::permission::PermissionClass;
 use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict};
 use mind_machines::{
     Node,
@@ -14,9 +15,7 @@ use crate::{
     operation::{FLUSH, is_of_operation},
     property::Violation,
     value::{Age, Value},
-    world::{
-        Copied, DOMAIN, Flight, Host, MEMORY, Mapping, Position, STRANGER, World, number, page,
-    },
+    world::{Copied, DOMAIN, Flight, Host, MEMORY, Position, STRANGER, World, number, page},
 };
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
@@ -248,9 +247,9 @@ impl World {
     fn carry_out(&mut self, at: usize, data: Option<Value>, action: compute::Action) {
         let mapping = |writable| {
             if writable {
-                Mapping::Writable
+                PermissionClass::Write
             } else {
-                Mapping::Readable
+                PermissionClass::Read
             }
         };
         match action {
@@ -296,19 +295,19 @@ impl World {
                 self.map(at, number(page.page), mapping(writable));
             }
             compute::Action::Protect { page } => {
-                self.map(at, number(page.page), Mapping::Readable);
+                self.map(at, number(page.page), PermissionClass::Read);
             }
             compute::Action::Drop { page } => {
                 self.put(at, number(page.page), Copied::default());
             }
             compute::Action::Fail { page, refusal, .. } => {
                 let is_right = page.domain == STRANGER && refusal == Refusal::Denied;
-                if self.is_heard(at) && !is_right {
+                if self.is_accepted(at) && !is_right {
                     self.violate(Violation::Refused(refusal));
                 }
             }
             compute::Action::Lost { refusal, .. } => {
-                if self.is_heard(at) {
+                if self.is_accepted(at) {
                     self.violate(Violation::Lost(refusal));
                 }
             }
@@ -342,9 +341,9 @@ impl World {
         }
     }
 
-    fn map(&mut self, at: usize, number: u8, mapping: Mapping) {
+    fn map(&mut self, at: usize, number: u8, mapping: PermissionClass) {
         match self.copy(at, number) {
-            Some(copy) if copy.mapping != Mapping::Absent => {
+            Some(copy) if copy.mapping != PermissionClass::None => {
                 self.put(at, number, Copied { mapping, ..copy });
             }
             _ => self.violate(Violation::NoCopy),
@@ -370,9 +369,9 @@ const fn is_unexpected(verdict: Verdict) -> bool {
 }
 
 /// The mapping that a thread's access needs.
-pub const fn needed(access: Access) -> Mapping {
+pub const fn needed(access: Access) -> PermissionClass {
     match access {
-        Access::Read => Mapping::Readable,
-        Access::Write => Mapping::Writable,
+        Access::Read => PermissionClass::Read,
+        Access::Write => PermissionClass::Write,
     }
 }

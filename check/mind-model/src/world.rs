@@ -1,5 +1,6 @@
 //! A state: all machines, the packets between them, and the ages of pages.
 
+use mind_common::permission::PermissionClass;
 use mind_common::{
     addr::{PAGE_SHIFT, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
@@ -41,23 +42,11 @@ pub const fn number(at: Va) -> u8 {
     (at.0 >> PAGE_SHIFT) as u8
 }
 
-/// What programs of a blade may do with a copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mapping {
-    /// There is none.
-    #[default]
-    Absent,
-    /// Read it.
-    Readable,
-    /// Read and write it.
-    Writable,
-}
-
 /// A page in a blade's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Copied {
     /// What programs may do.
-    pub mapping: Mapping,
+    pub mapping: PermissionClass,
     /// What is in it.
     pub age: Age,
 }
@@ -223,7 +212,7 @@ impl World {
     }
 
     /// Whether the switch accepts packets of that blade's current incarnation.
-    pub fn is_heard(&self, number: usize) -> bool {
+    pub fn is_accepted(&self, number: usize) -> bool {
         let Some(Some(host)) = self.hosts.get(number) else {
             return false;
         };

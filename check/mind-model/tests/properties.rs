@@ -1,6 +1,7 @@
 //! No property holds vacuously: runs come to states to which each property applies, and a state
 //! that is broken in one respect fails the property about it.
 
+use mind_common::permission::PermissionClass;
 use mind_common::{
     directory::State,
     id::{BladeSet, DomainId},
@@ -14,7 +15,7 @@ use mind_model::{
     },
     settings::{FULL, QUICK},
     value::Age,
-    world::{Copied, Mapping, World},
+    world::{Copied, World},
 };
 
 type Holds = fn(&World) -> bool;
@@ -36,14 +37,14 @@ fn copies(world: &World) -> Vec<Copied> {
     let hosts = world.hosts.iter().flatten();
     let copies = hosts.filter_map(|host| host.cache.first().copied());
     copies
-        .filter(|copy| copy.mapping != Mapping::Absent)
+        .filter(|copy| copy.mapping != PermissionClass::None)
         .collect()
 }
 
 fn is_owned(world: &World) -> bool {
     copies(world)
         .iter()
-        .any(|copy| copy.mapping == Mapping::Writable)
+        .any(|copy| copy.mapping == PermissionClass::Write)
 }
 
 fn memory_is_latest(world: &World) -> bool {
@@ -59,17 +60,18 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         let number = world.hosts.len();
         let free = (0..number).find(|at| {
             let host = world.hosts[*at].as_ref();
-            world.is_heard(*at) && host.is_some_and(|host| host.cache[0].mapping == Mapping::Absent)
+            world.is_accepted(*at)
+                && host.is_some_and(|host| host.cache[0].mapping == PermissionClass::None)
         });
-        let heard = (0..number).filter(|at| world.is_heard(*at));
+        let heard = (0..number).filter(|at| world.is_accepted(*at));
         let is_owned = heard
             .filter_map(|at| world.hosts[at].as_ref())
-            .any(|host| host.cache[0].mapping == Mapping::Writable);
+            .any(|host| host.cache[0].mapping == PermissionClass::Write);
         if let (true, Some(at)) = (is_owned, free)
             && let Some(host) = &mut world.hosts[at]
         {
             host.cache[0] = Copied {
-                mapping: Mapping::Readable,
+                mapping: PermissionClass::Read,
                 age: Age::Latest,
             };
             return true;
@@ -79,7 +81,8 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
     ("an old copy", latest_is_read, |world| {
         let at = (0..world.hosts.len()).find(|at| {
             let host = world.hosts[*at].as_ref();
-            world.is_heard(*at) && host.is_some_and(|host| host.cache[0].mapping != Mapping::Absent)
+            world.is_accepted(*at)
+                && host.is_some_and(|host| host.cache[0].mapping != PermissionClass::None)
         });
         let host = at.and_then(|at| world.hosts[at].as_mut());
         host.map(|host| host.cache[0].age = Age::Old).is_some()
@@ -94,8 +97,8 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         let is_fit = is_quiet(world)
             && (0..world.hosts.len()).any(|at| {
                 let host = world.hosts[at].as_ref();
-                world.is_heard(at)
-                    && host.is_some_and(|host| host.cache[0].mapping != Mapping::Absent)
+                world.is_accepted(at)
+                    && host.is_some_and(|host| host.cache[0].mapping != PermissionClass::None)
             });
         if let (true, Some(slot)) = (is_fit, world.switch.slot_mut(0)) {
             slot.word = slot.word.settled(State::Invalid, BladeSet::EMPTY);
@@ -109,7 +112,7 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
             .iter_mut()
             .flatten()
             .map(|host| &mut host.cache[0]);
-        let copy = caches.find(|copy| copy.mapping != Mapping::Absent);
+        let copy = caches.find(|copy| copy.mapping != PermissionClass::None);
         copy.map(|copy| *copy = Copied::default()).is_some()
     }),
     ("a grant across domains", nothing_wrong, |world| {

@@ -135,7 +135,7 @@ fn on_testbed(
     let line = reserving.line()?;
     let place: Place = serde_json::from_str(&line)
         .with_context(|| format!("the process that reserves pages says `{line}`"))?;
-    bury(bed, signals)?;
+    kill_agent(bed, signals)?;
 
     step(format_args!(
         "starting a worker on each of {BLADES} blades; the load runs for {}",
@@ -176,7 +176,7 @@ fn on_testbed(
         agents.push((blade, report));
     }
     let wrong = workers.dismiss()?;
-    reserving.tell(LEAVE)?;
+    reserving.send(LEAVE)?;
     reserving.succeed()?;
     Ok(Load {
         time,
@@ -190,7 +190,7 @@ fn on_testbed(
 }
 
 /// Kills the agent of the blade that is to be gone, and waits until the controller has noticed.
-fn bury(bed: &Bed, signals: &Signals) -> Result<()> {
+fn kill_agent(bed: &Bed, signals: &Signals) -> Result<()> {
     bed.kill(inject::GONE)?;
     let begin = Instant::now();
     while !inject::is_gone(&bed.status()?, inject::GONE) {

@@ -26,7 +26,7 @@ use crate::{
 const REPORT: Duration = Duration::from_millis(200);
 
 /// The exit code of a process whose soak is gone.
-const ORPHANED: i32 = 3;
+const STDIN_ENDED: i32 = 3;
 
 /// A worker's command line.
 #[derive(clap::Args, Debug)]
@@ -158,7 +158,7 @@ fn listen() -> Result<Receiver<String>> {
                 }
             }
             eprintln!("mind-soak: stdin has ended: the soak is gone");
-            process::exit(ORPHANED);
+            process::exit(STDIN_ENDED);
         })
         .context("cannot start the thread that reads stdin")?;
     Ok(lines)

@@ -58,9 +58,9 @@ impl Workers {
     }
 
     /// Sends a line to each of them.
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn send(&mut self, line: &str) -> Result<()> {
         let mut members = self.members.iter_mut();
-        members.try_for_each(|member| member.program.tell(line))
+        members.try_for_each(|member| member.program.send(line))
     }
 
     /// Starts the load.
@@ -69,7 +69,7 @@ impl Workers {
     ///
     /// When one of them has ended.
     pub fn go(&mut self) -> Result<()> {
-        self.tell(GO)
+        self.send(GO)
     }
 
     /// Reads their reports; returns their operations so far.
@@ -92,7 +92,7 @@ impl Workers {
     ///
     /// When one of them does not stop.
     pub fn stop(&mut self) -> Result<Vec<(String, Done)>> {
-        self.tell(STOP)?;
+        self.send(STOP)?;
         for member in &mut self.members {
             while member.done.is_none() {
                 member.hear(&mut self.wrong)?;
@@ -112,7 +112,7 @@ impl Workers {
     /// When one of them ends instead.
     pub fn verify(&mut self, total: &Done) -> Result<()> {
         let total = serde_json::to_string(total).context("cannot write what all workers did")?;
-        self.tell(&total)?;
+        self.send(&total)?;
         for member in &mut self.members {
             while !member.verified {
                 member.hear(&mut self.wrong)?;
@@ -127,7 +127,7 @@ impl Workers {
     ///
     /// When one of them does not, or not well.
     pub fn dismiss(mut self) -> Result<Vec<String>> {
-        self.tell(LEAVE)?;
+        self.send(LEAVE)?;
         for mut member in self.members {
             member.program.succeed()?;
         }

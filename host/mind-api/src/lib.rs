@@ -9,7 +9,7 @@
 //!
 //! * [`message`]: requests, replies and commands,
 //! * [`operator`]: the replies for operators,
-//! * [`errno`] has refusals,
+//! * [`errno`]: refusals, as Linux names errors,
 //! * [`frame`]: the encoding of frames,
 //! * [`endpoint`]: where the controller listens,
 //! * [`client`]: the calling side of a connection,

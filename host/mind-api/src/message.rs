@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+pub use mind_common::permission::PermissionClass as Access;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -35,18 +36,6 @@ pub enum BladeKind {
     Compute,
     /// Holds pages.
     Memory,
-}
-
-/// What a program may do with a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// Nothing (`PROT_NONE`).
-    None,
-    /// Read (`PROT_READ`).
-    Read,
-    /// Read and write (`PROT_READ | PROT_WRITE`).
-    Write,
 }
 
 /// A blade introduces itself.

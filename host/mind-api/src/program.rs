@@ -177,54 +177,32 @@ pub struct TransitionReport {
     pub buckets: Vec<u64>,
 }
 
-/// What a compute blade's agent counted since it began, and its present state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BladeReport {
-    /// Programs.
-    pub programs: u64,
-    /// Pages cached.
-    pub pages: u64,
-    /// Pages that may be cached.
-    pub capacity: u64,
-    /// Faults taken.
-    pub faults: u64,
-    /// Faults that found the page on the blade.
-    pub hits: u64,
-    /// Faults that waited for room.
-    pub starved: u64,
-    /// Requests for pages begun.
-    pub requests: u64,
-    /// Requests sent again because no answer came in time.
-    pub timeouts: u64,
-    /// Requests that were refused as "busy".
-    pub busy: u64,
-    /// Reports to the controller of requests that do not complete.
-    #[serde(default)]
-    pub reported_stuck: u64,
-    /// Requests given up because of the deadline.
-    pub expired: u64,
-    /// Pages written back.
-    pub write_backs: u64,
-    /// Pages evicted to make room.
-    pub evictions: u64,
-    /// Invalidations answered.
-    pub invalidations: u64,
-    /// Pages dropped by an invalidation though the requester did not ask for them.
-    pub false_invalidations: u64,
-    /// Pages whose last writes are lost.
-    pub lost: u64,
-    /// Datagrams that answered no request under way, or were for an earlier incarnation of the
-    /// blade.
-    pub ignored: u64,
-    /// Datagrams that could not be parsed.
-    pub malformed: u64,
-    /// Datagrams that could not be sent.
-    pub unsent: u64,
-    /// The smoothed round trip, in nanoseconds, once there is one.
-    pub round_trip_ns: Option<u64>,
-    /// Faults that took a request, by transition of the directory.
-    pub transitions: Vec<TransitionReport>,
+macro_rules! report {
+    ($($(#[doc = $help:literal])+ $name:ident: $_metric:literal;)+) => {
+        /// What a compute blade's agent counted since it began, and its present state.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct BladeReport {
+            /// Programs.
+            pub programs: u64,
+            /// Pages cached.
+            pub pages: u64,
+            /// Pages that may be cached.
+            pub capacity: u64,
+            $($(#[doc = $help])+ pub $name: u64,)+
+            /// Datagrams that could not be parsed.
+            pub malformed: u64,
+            /// Datagrams that the kernel refused to send.
+            pub unsent: u64,
+            /// The smoothed round trip, in nanoseconds, once there is one.
+            pub round_trip_ns: Option<u64>,
+            /// Faults that took a request, by transition of the directory.
+            pub transitions: Vec<TransitionReport>,
+        }
+    };
 }
+
+mind_common::blade_counters!(report);
 
 /// From the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,18 +1,18 @@
-//! Ctrl-C: what waits is told, and the program ends through its usual way out.
+//! Ctrl-C: wakes waiting threads, and the program ends in the usual way.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The program was told to end.
+/// The program was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted; nothing is left running")]
 pub struct Interrupted;
 
-/// What is to be done when the program is told to end.
+/// A function to call at an interrupt.
 type Listener = Box<dyn FnOnce() + Send>;
 
-/// Whether the program was told to end, and what is to be called then.
+/// Whether the program was interrupted, and the functions to call then.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     wanted: Arc<AtomicBool>,
@@ -29,11 +29,11 @@ impl fmt::Debug for Interrupt {
 }
 
 impl Interrupt {
-    /// From now on SIGINT, SIGTERM and SIGHUP tell the program to end. To be called once.
+    /// Handles SIGINT, SIGTERM and SIGHUP as interrupts from now on. To be called once.
     ///
     /// # Errors
     ///
-    /// When the signals cannot be taken.
+    /// When the handlers cannot be installed.
     pub fn with_signals() -> Result<Self, ctrlc::Error> {
         let interrupt = Self::default();
         let own = interrupt.clone();
@@ -41,7 +41,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Tells the program to end.
+    /// Interrupts the program.
     pub fn happen(&self) {
         self.wanted.store(true, Ordering::SeqCst);
         let listeners = std::mem::take(&mut *self.lock());
@@ -50,24 +50,24 @@ impl Interrupt {
         }
     }
 
-    /// Has `listener` called when the program is told to end; at once if it has been.
-    pub fn tell(&self, listener: impl FnOnce() + Send + 'static) {
+    /// Calls `listener` at an interrupt; at once if there was one.
+    pub fn on_interrupt(&self, listener: impl FnOnce() + Send + 'static) {
         self.lock().push(Box::new(listener));
         if self.is_wanted() {
             self.happen();
         }
     }
 
-    /// Whether the program was told to end.
+    /// Whether the program was interrupted.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst)
     }
 
-    /// Whether to go on.
+    /// Fails if the tool was interrupted.
     ///
     /// # Errors
     ///
-    /// [`Interrupted`], if not.
+    /// [`Interrupted`], if so.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.is_wanted() {
             Err(Interrupted)
@@ -77,7 +77,7 @@ impl Interrupt {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
-        // A list of listeners is whole whatever its holder was doing.
+        // The list of listeners is consistent even if a thread panicked with the lock held.
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -94,11 +94,11 @@ mod tests {
         let interrupt = Interrupt::default();
         let (sender, told) = mpsc::channel();
         let early = sender.clone();
-        interrupt.tell(move || early.send("early").unwrap());
+        interrupt.on_interrupt(move || early.send("early").unwrap());
         assert_eq!(interrupt.check(), Ok(()));
         interrupt.happen();
         assert_eq!(told.try_recv(), Ok("early"));
-        interrupt.tell(move || sender.send("late").unwrap());
+        interrupt.on_interrupt(move || sender.send("late").unwrap());
         assert_eq!(told.try_recv(), Ok("late"));
         assert_eq!(interrupt.check(), Err(Interrupted));
     }

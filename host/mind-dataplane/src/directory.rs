@@ -249,7 +249,7 @@ impl SlotHandle<'_> {
     }
 
     /// Makes it `region`'s. The programs look at the word first: change the region only while the
-    /// word is free or [locked](mind_machines::controller::procedure::lock).
+    /// word is free or [locked](mind_common::directory::State::Locked).
     ///
     /// Between the two the slot has no region, so a write-back that comes just then is refused as
     /// "busy".

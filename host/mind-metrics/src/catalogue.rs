@@ -76,8 +76,8 @@ macro_rules! catalogue {
             };
         )+)+
 
-        /// All families, by daemon.
-        pub static ALL: &[&Metric] = &[$($(&$constant,)+)+];
+        /// Those of the table, by daemon.
+        static TABLE: &[&Metric] = &[$($(&$constant,)+)+];
     };
 }
 
@@ -117,32 +117,52 @@ catalogue! {
         CACHE_CAPACITY: Gauge "mind_cache_capacity_bytes" [] "Pages that it may hold at most.";
         PROGRAMS: Gauge "mind_programs" [] "Programs that are attached.";
         ROUND_TRIP: Gauge "mind_round_trip_seconds" [] "Smoothed time from a request to its answer.";
-        FAULTS: Counter "mind_faults_total" [] "Faults taken.";
-        FAULT_HITS: Counter "mind_fault_hits_total" [] "Faults that found the page here, and needed no request.";
-        STARVED_FAULTS: Counter "mind_starved_faults_total" [] "Faults that waited for room in the cache.";
         FAULT_TIME: Histogram "mind_fault_seconds" ["transition"]
             "From a fault to its page, by the transition that it was in the directory.";
-        PAGE_REQUESTS: Counter "mind_page_requests_total" [] "READ, ACQUIRE and UPGRADE requests begun.";
-        TIMEOUTS: Counter "mind_timeouts_total" [] "Requests sent again because no answer came in time.";
-        BUSY_ANSWERS: Counter "mind_busy_answers_total" [] "Requests that were told that the region is busy.";
-        STUCK_REQUESTS: Counter "mind_stuck_requests_total" []
-            "Reports to the controller of requests that do not complete.";
-        EXPIRED_REQUESTS: Counter "mind_expired_requests_total" [] "Requests given up because of the deadline.";
-        WRITE_BACKS: Counter "mind_write_backs_total" [] "Pages written back to memory.";
-        EVICTIONS: Counter "mind_evictions_total" [] "Pages that went to make room.";
-        INVALIDATIONS: Counter "mind_invalidations_total" [] "Invalidations answered.";
-        FALSE_INVALIDATIONS: Counter "mind_false_invalidations_total" []
-            "Pages dropped by an invalidation though nobody had asked for them.";
-        LOST_PAGES: Counter "mind_lost_pages_total" [] "Pages whose last writes are gone.";
-        IGNORED_DATAGRAMS: Counter "mind_ignored_datagrams_total" [] "Datagrams that answered nothing any more.";
-        MALFORMED_DATAGRAMS: Counter "mind_malformed_datagrams_total" [] "Datagrams that were no messages.";
-        UNSENT_DATAGRAMS: Counter "mind_unsent_datagrams_total" [] "Datagrams that the kernel did not take.";
+        MALFORMED_DATAGRAMS: Counter "mind_malformed_datagrams_total" [] "Datagrams that could not be parsed.";
+        UNSENT_DATAGRAMS: Counter "mind_unsent_datagrams_total" [] "Datagrams that the kernel refused to send.";
     }
     MemoryBlade {
         OFFERED: Gauge "mind_offered_bytes" [] "Memory that the blade offers.";
         RESPONDER_PACKETS: Counter "mind_responder_packets_total" ["verdict", "kind"]
             "Packets that came in at a memory blade, by what became of them.";
     }
+}
+
+/// Declares the families of a compute blade's counters, from the list of them.
+macro_rules! blade_counters {
+    ($($(#[doc = $help:literal])+ $name:ident: $metric:literal;)+) => {
+        /// The families of a compute blade's counters, by the counter's name in the blade's report.
+        #[derive(Debug)]
+        pub struct BladeCounters {
+            $($(#[doc = $help])+ pub $name: Metric,)+
+        }
+
+        /// The families of a compute blade's counters.
+        pub static BLADE_COUNTERS: BladeCounters = BladeCounters {
+            $($name: Metric {
+                name: $metric,
+                help: concat!($($help),+).trim_ascii_start(),
+                kind: Kind::Counter,
+                labels: &[],
+                daemon: Daemon::ComputeBlade,
+            },)+
+        };
+
+        impl BladeCounters {
+            /// All of them.
+            fn all(&self) -> impl Iterator<Item = &Metric> {
+                [$(&self.$name),+].into_iter()
+            }
+        }
+    };
+}
+
+mind_common::blade_counters!(blade_counters);
+
+/// All families.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    TABLE.iter().copied().chain(BLADE_COUNTERS.all())
 }
 
 /// What is wrong with a family's name, by Prometheus's conventions.
@@ -184,7 +204,7 @@ mod tests {
 
     #[test]
     fn all_families_keep_the_conventions() {
-        for metric in ALL {
+        for metric in all() {
             assert_eq!(breach(metric.name, metric.kind), None, "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}: a sentence", metric.name);
         }
@@ -192,7 +212,7 @@ mod tests {
 
     #[test]
     fn no_two_families_have_one_name() {
-        let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), ALL.len());
+        let names: BTreeSet<_> = all().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), all().count());
     }
 }

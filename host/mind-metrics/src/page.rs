@@ -65,7 +65,7 @@ mod tests {
 
     fn gathered() -> Families {
         let mut families = Families::with_label("blade", "c0");
-        families.of(&catalogue::FAULTS).add(&[], 7.0);
+        families.of(&catalogue::BLADE_COUNTERS.faults).add(&[], 7.0);
         let observed = Observations {
             count: 3,
             sum: 0.5,

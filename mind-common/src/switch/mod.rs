@@ -7,12 +7,12 @@
 //!
 //! | Stage | Asks |
 //! |---|---|
-//! | [`dispatch`] | which blade is behind the port, and does such a blade send such a message? |
-//! | [`admission`] | may this blade, in this domain, touch this address; where is it stored? |
-//! | [`request`], [`answer`], [`to_memory`] | what does the region's word say, what does it become, what is sent? |
+//! | `dispatch` | which blade is behind the port, and does such a blade send such a message? |
+//! | `admission` | may this blade, in this domain, touch this address; where is it stored? |
+//! | `request`, `answer`, `to_memory` | what does the region's word say, what does it become, what is sent? |
 //! | [`Exit`] | to which port? |
 //!
-//! A stage that ends a packet's way early returns a [`Stop`](crate::verdict::Stop). Everything is inlined: the verifier
+//! A stage that ends a packet's way early returns a [`Stop`]. Everything is inlined: the verifier
 //! follows each way through the program by itself.
 
 mod admission;
@@ -168,7 +168,7 @@ pub type Left<P> = (Verdict, Exit<P>);
 ///
 /// # Errors
 ///
-/// A [`Stop`](crate::verdict::Stop): the packet is dropped, or the host's network stack gets it.
+/// A [`Stop`]: the packet is dropped, or the host's network stack gets it.
 #[inline(always)]
 pub fn pass<P: Passage>(passage: &mut P) -> Staged<Left<P::Peer>> {
     match dispatch(passage) {

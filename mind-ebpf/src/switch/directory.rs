@@ -75,7 +75,7 @@ impl SlotRef {
     /// Memo, region, generation, in this order (see [`mind_common::memo`]). Loads stay in order on
     /// x86; a processor that swaps them would need a barrier after each of the first two.
     #[inline(always)]
-    pub fn recall(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Location>> {
+    pub fn memo_of(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Location>> {
         // SAFETY: the pointer is a lookup's.
         let memo = unsafe {
             Memo {
@@ -91,7 +91,7 @@ impl SlotRef {
 
     /// Writes the memo of what the tries returned; `generation` was read before they were searched.
     #[inline(always)]
-    pub fn remember(
+    pub fn write_memo(
         self,
         generation: &Generation,
         region: Region,

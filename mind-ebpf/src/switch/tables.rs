@@ -67,7 +67,7 @@ pub fn admit(
     class: u32,
 ) -> Staged<Option<Location>> {
     if let Some(slot) = slot
-        && let Some(location) = slot.recall(domain, va, class)
+        && let Some(location) = slot.memo_of(domain, va, class)
     {
         return Ok(location);
     }
@@ -84,7 +84,7 @@ pub fn admit(
     if let (Some(slot), Some(generation)) = (slot, generation)
         && let Some(region) = Slot::region_with(region, va)
     {
-        slot.remember(&generation, region, domain, protection, translation);
+        slot.write_memo(&generation, region, domain, protection, translation);
     }
     Ok(translation.map(|entry| Location {
         blade: entry.blade,

@@ -21,13 +21,13 @@ struct Cli {
 enum Bench {
     /// What the switch's XDP program costs per packet, by path; without any interface.
     Pipeline(pipeline::Args),
-    /// How long a remote page fault takes, by transition, beside what none can be faster than; on a
-    /// testbed of this machine.
+    /// How long a remote page fault takes, by transition, beside the lower limits; on a testbed of
+    /// this machine.
     Fault(fault::Args),
     /// How long a testbed of this machine takes to come up and to go down.
     Testbed(testbed::Args),
-    /// What the fault bench runs on each compute blade.
-    #[command(name = fault::order::WORKER, hide = true)]
+    /// The process that the fault bench runs on each compute blade.
+    #[command(name = fault::task::WORKER, hide = true)]
     FaultWorker(fault::worker::Args),
 }
 
@@ -63,7 +63,7 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
         let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
-        let worker = ["bench", fault::order::WORKER].into_iter().chain(worker);
+        let worker = ["bench", fault::task::WORKER].into_iter().chain(worker);
         assert!(Cli::try_parse_from(worker).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "across"]).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "over"]).is_err());

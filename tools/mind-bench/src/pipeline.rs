@@ -1,13 +1,13 @@
 //! What the switch's XDP program costs per packet: every path, timed by the kernel
 //! (`BPF_PROG_TEST_RUN`) over many runs on one frame, with tables as full as a rack's.
 //!
-//! A test run puts nothing back between runs. So what is timed is a small program that writes the
-//! frame's headers and the region's word from a template, and then calls the switch's: each
-//! path's figure contains that, and is an upper bound. What the template alone costs is shown
-//! beside. All runs hit the same entries, which are in the processor's cache.
+//! A test run restores nothing between runs. So what is timed is a small program that writes the
+//! frame's headers and the region's word from a template, and then calls the switch's: each path's
+//! figure contains that, and is an upper bound. What the template alone costs is shown beside. All
+//! runs hit the same entries, which are in the processor's cache.
 //!
-//! On the fast path the slot remembers what the tries say (`mind_common::memo`), as it does for all
-//! packets but the first since an entry was changed. What the first one costs is `i_s_cold`.
+//! On the fast path the slot has a valid memo (`mind_common::memo`), as for all packets but the
+//! first since an entry was changed. What the first one costs is `i_s_cold`.
 
 use mind_common::addr::Page;
 use mind_machines::datagram::Body;
@@ -79,13 +79,13 @@ const BOUND: f64 = 250.0;
 const INTERFACE: u32 = 1;
 const SWITCH: Host = Host::numbered(254);
 const REQUESTER: Host = Host::numbered(1);
-/// Whose page is asked for: the domain of the entry that covers it.
+/// The domain of the page that is requested.
 const DOMAIN: DomainId = DomainId(1);
 const STRANGER: DomainId = DomainId(DOMAINS);
 /// A page in the middle of the directory, in a vma of [`DOMAIN`].
 const PAGE: Va = Va(WINDOW_BASE + (991 << VMA_SHIFT));
 
-/// A way through the program.
+/// A path through the program.
 struct Path {
     name: &'static str,
     says: &'static str,
@@ -95,8 +95,8 @@ struct Path {
     action: XdpAction,
     /// Whether the bound is for it.
     is_fast: bool,
-    /// Whether the slot forgets before each run what it remembers.
-    forgets: bool,
+    /// Whether the slot's memo is cleared before each run.
+    clears_memo: bool,
 }
 
 /// The bench's answer. The keys are part of its interface.
@@ -106,12 +106,12 @@ struct Report {
     redirect_ns: f64,
     restore_ns: f64,
     paths: BTreeMap<String, f64>,
-    /// With `--traced`: what became of the records.
+    /// With `--traced`: the counts of records.
     #[serde(skip_serializing_if = "Option::is_none")]
     records: Option<Records>,
 }
 
-/// What became of the records of packets that were traced.
+/// How many records of traced packets were read and lost.
 #[derive(Serialize)]
 struct Records {
     read: u64,
@@ -133,7 +133,8 @@ pub fn run(args: &Args) -> Result<()> {
         packets: args.packets,
         samples: BTreeMap::new(),
     };
-    // Round by round, not path by path: whatever else the machine does hits all of them.
+    // Round by round, not path by path, so that other load of the machine affects all of them
+    // alike.
     for round in 0..args.rounds {
         if std::io::stderr().is_terminal() {
             eprint!("\rround {} of {} ", round + 1, args.rounds);
@@ -192,7 +193,7 @@ impl Timer<'_> {
             self.bed.set_template(Template {
                 word: path.word.raw(),
                 slot: slot_of(PAGE),
-                forget: path.forgets.into(),
+                clear_memo: path.clears_memo.into(),
                 headers,
                 ..Template::default()
             })?;
@@ -255,7 +256,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// How long it waits for records before it looks whether it is over.
+    /// How long it waits for records before it checks whether the bench has ended.
     const WAIT: Timespec = Timespec {
         tv_sec: 0,
         tv_nsec: 50_000_000,
@@ -279,7 +280,7 @@ impl Reader {
     fn read(mut traces: Traces, is_over: &AtomicBool) -> Result<u64> {
         let mut count = 0;
         loop {
-            // What came before the end is read after it was seen.
+            // Records from before the end are read after the end was seen.
             let is_last = is_over.load(Ordering::Acquire);
             while traces.take().is_some() {
                 count += 1;
@@ -321,7 +322,7 @@ fn table(report: &Report, paths: &[Path]) -> Table {
     row("redirect", "a bare redirect", report.redirect_ns);
     row(
         "restore",
-        "part of every path below: headers and word put back",
+        "part of every path below: headers and word restored",
         report.restore_ns,
     );
     for path in paths {
@@ -370,22 +371,22 @@ fn paths() -> Vec<Path> {
         verdict: Verdict::Fetch,
         action: XdpAction::Redirect,
         is_fast: true,
-        forgets: false,
+        clears_memo: false,
     };
     let invalid = word(State::Invalid, []);
     vec![
         Path {
             name: "foreign",
-            says: "a datagram of somebody else's",
+            says: "a datagram of another protocol",
             packet: read().udp(2, &[0, 53]),
             word: invalid,
             verdict: Verdict::Foreign,
             action: XdpAction::Pass,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
-        fetch("i_s", "read, nobody has the page", read(), invalid),
-        fetch("i_m", "write, nobody has the page", acquire(), invalid),
+        fetch("i_s", "read, no blade has the page", read(), invalid),
+        fetch("i_m", "write, no blade has the page", acquire(), invalid),
         fetch(
             "s_s",
             "read, others share the page",
@@ -394,7 +395,7 @@ fn paths() -> Vec<Path> {
         ),
         Path {
             is_fast: false,
-            forgets: true,
+            clears_memo: true,
             ..fetch(
                 "i_s_cold",
                 "the same as i_s, first since an entry changed",
@@ -410,7 +411,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::Busy,
             action: XdpAction::Redirect,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
         Path {
             name: "denied",
@@ -420,7 +421,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::Protected,
             action: XdpAction::Redirect,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
         Path {
             name: "multicast",
@@ -430,7 +431,7 @@ fn paths() -> Vec<Path> {
             verdict: Verdict::PassedUp,
             action: XdpAction::Pass,
             is_fast: false,
-            forgets: false,
+            clears_memo: false,
         },
     ]
 }
@@ -445,7 +446,7 @@ fn peer(host: Host, connection: u32) -> Peer {
     }
 }
 
-/// The programs, with tables as full as the bench promises.
+/// The programs, with tables as full as the bench documents.
 fn bed() -> Result<Bed> {
     let mut switch = Switch::load(&SwitchLimits {
         slots: SLOTS + 1,

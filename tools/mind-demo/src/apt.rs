@@ -9,20 +9,20 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{debian, graph::Named};
 
-/// What errors and reports call the lists.
+/// The name of the lists in errors and reports.
 const ORIGIN: &str = "apt's package lists";
 
-/// Where apt keeps what it needs and people do not.
+/// The folder of apt's helper programs.
 const HELPER: &str = "/usr/lib/apt/apt-helper";
 
-/// The way out wherever there are no lists.
+/// The alternative if there are no lists.
 const INSTEAD: &str = "give a graph of your own with --graph FILE";
 
 /// The dependency graph of all packages in the machine's lists.
 ///
 /// # Errors
 ///
-/// When there is no apt, it has no lists, or they are not understood.
+/// When there is no apt, it has no lists, or they cannot be parsed.
 pub fn graph() -> Result<Named> {
     let files = lists()?;
     if files.is_empty() {

@@ -1,23 +1,23 @@
 //! A barrier between processes on different blades.
 //!
 //! Each worker writes its own phase, in a region of its own, and reads those of the others. So a
-//! worker's arrival costs each other worker one page, and no word has two writers that would pull it
-//! to and fro. Waiting is polling with short sleeps: a futex wakes sleepers on its own host only.
-//! While nothing changes, the polled page lies in the poller's cache and costs no packet.
+//! worker's arrival costs each other worker one page, and no word has two writers that would
+//! contend for it. Waiting is polling with short sleeps: a futex wakes sleepers on its own host
+//! only. While nothing changes, the polled page lies in the poller's cache and costs no packet.
 
 use std::time::{Duration, Instant};
 
 use crate::memory::Memory;
 
-/// First sleep between two looks.
+/// First sleep between two checks.
 const SHORTEST: Duration = Duration::from_micros(20);
-/// Longest sleep between two looks: what waiting may add to a phase.
+/// Longest sleep between two checks: the most that waiting adds to a phase.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// A worker that does not come, and shows no life.
+/// A worker that does not arrive, and does not update its heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "worker {worker} has shown no life for {} s; it should reach phase {phase} and is in phase {is}",
+    "worker {worker} has not responded for {} s; it should reach phase {phase} and is in phase {is}",
     patience.as_secs_f64()
 )]
 pub struct Stuck {
@@ -31,7 +31,7 @@ pub struct Stuck {
     pub patience: Duration,
 }
 
-/// One worker's side of the barrier.
+/// One worker's view of the barrier.
 #[derive(Debug)]
 pub struct Barrier<'a> {
     memory: Memory<'a>,
@@ -43,8 +43,8 @@ pub struct Barrier<'a> {
 }
 
 impl<'a> Barrier<'a> {
-    /// The barrier as `worker` sees it, which waits for others until they have shown no life for
-    /// `patience`.
+    /// The barrier of worker `worker`, which waits for others until their heartbeats have not
+    /// changed for `patience`.
     pub fn new(memory: Memory<'a>, worker: usize, patience: Duration) -> Self {
         Self {
             memory,
@@ -56,11 +56,12 @@ impl<'a> Barrier<'a> {
         }
     }
 
-    /// Waits until all have arrived as often as this one. What they wrote before is seen after.
+    /// Waits until all have arrived as often as this one. Their earlier writes are visible
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// When a worker does not come.
+    /// When a worker does not arrive.
     pub fn arrive(&mut self) -> Result<(), Stuck> {
         self.phase += 1;
         self.memory.set_phase(self.worker, self.phase);
@@ -93,7 +94,7 @@ impl<'a> Barrier<'a> {
         }
     }
 
-    /// Shows the others that this worker is alive, if it has not for long; whether it did.
+    /// Updates this worker's heartbeat, if that is due; returns whether it did.
     pub fn show_life(&mut self) -> bool {
         if self.last_beat.elapsed() < self.patience / 8 {
             return false;
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!((stuck.worker, stuck.phase, stuck.is), (1, 1, 0));
         assert_eq!(
             stuck.to_string(),
-            "worker 1 has shown no life for 0.02 s; it should reach phase 1 and is in phase 0"
+            "worker 1 has not responded for 0.02 s; it should reach phase 1 and is in phase 0"
         );
     }
 

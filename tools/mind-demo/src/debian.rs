@@ -3,8 +3,8 @@
 //!
 //! * An edge leads from a package to each that it depends on, pre-depends on or recommends.
 //! * Of alternatives (`a | b`), each gets an edge, since each may be what is installed.
-//! * A name that no package has stands for all packages that provide it; a name that nobody provides
-//!   is left out. A package that has the name itself stands for it alone.
+//! * A name that no package has stands for all packages that provide it; a name that no package
+//!   provides is left out. A package that has the name itself stands for it alone.
 //! * Versions, architectures and build profiles are not looked at. Of several stanzas for one
 //!   package the first counts.
 
@@ -43,7 +43,7 @@ pub enum Error {
     },
 }
 
-/// What of a stanza counts.
+/// The fields of a stanza that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Stanza {
     name: String,

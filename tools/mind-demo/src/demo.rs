@@ -1,5 +1,4 @@
-//! The demo from beginning to end: graph, expected ranks, testbed, workers, result. The one place
-//! that knows the order of things.
+//! The demo from beginning to end: graph, expected ranks, testbed, workers, result.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -13,23 +12,22 @@ use netns_setup::testbed::{self, Guard};
 use netns_setup::{Kind, Testbed};
 
 use crate::{
-    apt, complaints,
-    crew::{Crew, Happening},
-    edges,
+    apt, edges,
     graph::Named,
     job::{Done, Event, Job, LOADER},
     layout::Layout,
-    observe, private,
+    log_excerpts, observe, private,
     progress::{Progress, step},
     rank::{self, Settings},
     report::{Findings, Part, Report},
     tables::{bytes, grouped},
+    workers::{Happening, Workers},
 };
 
-/// Added to the workers' own patience, so that they can say what they wait for.
+/// Added to the workers' own patience, so that they can report what they wait for.
 const AFTER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is wanted.
+/// The options of the demo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// A list of edges; without it, the dependency graph of Debian's packages.
@@ -40,11 +38,11 @@ pub struct Options {
     pub memory: u8,
     /// When to stop.
     pub settings: Settings,
-    /// How long nothing may happen.
+    /// How long to wait without any progress.
     pub patience: Duration,
 }
 
-/// What happens, and whether somebody wants the demo to end.
+/// Events, and whether the demo was interrupted.
 #[derive(Debug)]
 pub struct Happenings {
     sender: Sender<Happening>,
@@ -53,17 +51,17 @@ pub struct Happenings {
 }
 
 impl Happenings {
-    /// Takes SIGINT, SIGTERM and SIGHUP for the wish to end.
+    /// Handles SIGINT, SIGTERM and SIGHUP as interrupts.
     ///
     /// # Errors
     ///
-    /// When the signals cannot be taken.
+    /// When the handlers cannot be installed.
     pub fn with_signals() -> Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let interrupt = Interrupt::with_signals().context("cannot take Ctrl-C")?;
         let to = sender.clone();
-        // Nobody listens before and after the workers run; they look whether it is wanted.
-        interrupt.tell(move || drop(to.send(Happening::Interrupted)));
+        // Events are not read before and after the workers run; the flag is checked there.
+        interrupt.on_interrupt(move || drop(to.send(Happening::Interrupted)));
         Ok(Self {
             sender,
             receiver,
@@ -71,7 +69,7 @@ impl Happenings {
         })
     }
 
-    /// Whether somebody wanted the demo to end.
+    /// Whether the demo was interrupted.
     pub fn is_interrupted(&self) -> bool {
         self.interrupt.is_wanted()
     }
@@ -85,7 +83,7 @@ impl Happenings {
 ///
 /// # Errors
 ///
-/// Whatever kept it from a result; a wrong result is in the report.
+/// What kept it from a result; a wrong result is in the report.
 pub fn run(options: &Options, happenings: &Happenings) -> Result<Report> {
     let named = graph(options)?;
     let graph = &named.graph;
@@ -116,7 +114,7 @@ pub fn run(options: &Options, happenings: &Happenings) -> Result<Report> {
     };
     let guard = bring_up(options, layout)?;
     let result = on_testbed(&guard, &named, &job, options.patience, happenings)
-        .map_err(|error| complaints::added_to(error, &guard));
+        .map_err(|error| log_excerpts::added_to(error, &guard));
     step("taking the testbed down");
     drop(guard);
     happenings.check()?;
@@ -183,9 +181,14 @@ fn on_testbed(
     let blades = testbed.plan().of_kind(Kind::Compute);
     let blades: Vec<String> = blades.map(|blade| blade.name.clone()).collect();
     step(format_args!("starting a worker on {}", blades.join(", ")));
-    let mut crew = Crew::start(testbed, &blades, job, &named.graph, &happenings.sender)?;
+    let mut workers = Workers::start(testbed, &blades, job, &named.graph, &happenings.sender)?;
     let progress = Progress::new(job.iterations);
-    let (done, ranks) = follow(&mut crew, happenings, &progress, patience + AFTER_PATIENCE)?;
+    let (done, ranks) = follow(
+        &mut workers,
+        happenings,
+        &progress,
+        patience + AFTER_PATIENCE,
+    )?;
     drop(progress);
 
     // While the workers are still there: their end makes the blades write everything back.
@@ -199,28 +202,30 @@ fn on_testbed(
         });
     }
     let packets = observe::packets(&observe::status(testbed)?);
-    crew.dismiss()?;
+    workers.dismiss()?;
     Ok((ranks, parts, packets))
 }
 
 /// Waits until all workers are done; how their work went, and the ranks.
 fn follow(
-    crew: &mut Crew,
+    workers: &mut Workers,
     happenings: &Happenings,
     progress: &Progress,
     limit: Duration,
 ) -> Result<(Vec<Done>, Vec<f64>)> {
-    let mut done: Vec<Option<Done>> = vec![None; crew.len()];
+    let mut done: Vec<Option<Done>> = vec![None; workers.len()];
     let mut ranks = Vec::new();
     while done.iter().any(Option::is_none) {
         match happenings.receiver.recv_timeout(limit) {
-            Err(RecvTimeoutError::Disconnected) => bail!("nobody can say anything any more"),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the readers of the workers' output have ended")
+            }
             Err(RecvTimeoutError::Timeout) => {
-                return Err(crew.late(|worker| done[worker].is_some(), limit));
+                return Err(workers.late(|worker| done[worker].is_some(), limit));
             }
             Ok(Happening::Interrupted) => return Err(Interrupted.into()),
             Ok(Happening::Heard(worker, Heard::Silent(error))) => {
-                return Err(crew.silent(worker, error.as_ref()).into());
+                return Err(workers.silent(worker, error.as_ref()).into());
             }
             Ok(Happening::Heard(worker, Heard::Said((event, told)))) => match event {
                 Event::Iteration { number, delta } if worker == LOADER => {
@@ -247,7 +252,7 @@ fn gone() -> Result<()> {
             "something is left of the testbed ({}); `netns-setup down` removes it",
             reasons.join("; ")
         ),
-        // Somebody else's, brought up since.
+        // Another one, brought up since.
         Condition::Running { .. } => Ok(()),
     }
 }

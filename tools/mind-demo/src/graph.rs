@@ -15,7 +15,7 @@ pub struct Graph {
 /// A graph, the names of its vertices, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// For people.
+    /// Its origin, for messages.
     pub origin: String,
     /// Name by vertex.
     pub names: Vec<String>,

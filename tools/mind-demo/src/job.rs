@@ -1,6 +1,6 @@
-//! What the demo and its workers say to each other. To a worker: its job as a line of JSON on
-//! stdin, to the first one also the graph; the end of stdin tells it to leave. From a worker: events
-//! as lines of JSON on stdout, and after the last one the ranks, if the job asks for them.
+//! The messages between the demo and its workers. To a worker: its job as a line of JSON on stdin,
+//! to the first one also the graph; it ends with stdin. From a worker: events as lines of JSON on
+//! stdout, and after the last one the ranks, if the job asks for them.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub const DOMAIN: &str = "pagerank";
 /// The worker that brings the graph into memory.
 pub const LOADER: usize = 0;
 
-/// What a worker is to do.
+/// A worker's job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Its number.
@@ -30,7 +30,7 @@ pub struct Job {
     pub iterations: u64,
     /// Enough when all ranks together changed by less.
     pub tolerance: f64,
-    /// How long another worker may show no life, in milliseconds.
+    /// How long another worker may not respond, in milliseconds.
     pub patience_ms: u64,
 }
 
@@ -53,7 +53,7 @@ impl Job {
     }
 }
 
-/// What a worker reports.
+/// A worker's event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -74,7 +74,7 @@ pub enum Event {
     Done(Done),
 }
 
-/// How a worker's work went.
+/// A worker's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// Iterations done.
@@ -136,7 +136,7 @@ mod tests {
         let mut bytes = Vec::new();
         lines::send(&mut bytes, &Event::Attached).unwrap();
         lines::send(&mut bytes, &done).unwrap();
-        // What reads like the end of a line is none.
+        // A byte like the end of a line does not end the ranks.
         let ranks = [f64::from_bits(0x0a0a_0a0a_0a0a_0a0a), 1.0 / 3.0];
         send_ranks(&mut bytes, &ranks).unwrap();
 

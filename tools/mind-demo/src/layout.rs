@@ -1,4 +1,4 @@
-//! What the job keeps in memory, and how long each part is. Pure: no memory is touched here.
+//! The job's memory: its parts, and how long each is. Pure: no memory is accessed here.
 
 use std::ops::Range;
 
@@ -81,8 +81,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Vertices of a block. It depends on the graph alone, so sums over blocks are the same sums
-    /// whoever adds them up.
+    /// Vertices of a block. It depends on the graph alone, so sums over blocks are the same
+    /// whichever worker adds them up.
     pub const fn block_size(self) -> usize {
         let size = (self.vertices / BLOCKS).next_power_of_two();
         if size < LARGEST_BLOCK {

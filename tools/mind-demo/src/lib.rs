@@ -2,24 +2,23 @@
 //! process on each compute blade, compared with the same in one process's private memory.
 //!
 //! * Graphs: [`graph`] is one, [`edges`] and [`debian`] read some, [`apt`] finds Debian's.
-//! * The job, on memory that may be shared or private: [`layout`] says what lies where, [`memory`]
+//! * The job, on memory that may be shared or private: [`layout`] is what lies where, [`memory`]
 //!   accesses it, [`barrier`] keeps workers in step, [`rank`] computes, [`private`] does so alone.
-//! * [`job`] is what demo and workers say to each other, [`worker`] the process on a blade, [`crew`]
-//!   the demo's hold on those processes, [`complaints`] what the daemons say when something fails.
-//! * The result: [`observe`] asks the system, [`report`] adds up, [`tables`] shows, [`progress`] says
-//!   what goes on meanwhile.
-//! * [`demo`] is the order of it all.
+//! * [`job`] is the messages between demo and workers, [`worker`] the process on a blade, [`workers`] the demo's side
+//!   of those processes, [`log_excerpts`] what the daemons logged when something fails.
+//! * The result: [`observe`] reads the system's counters, [`report`] adds up, [`tables`] prints,
+//!   [`progress`] shows progress meanwhile.
+//! * [`demo`] is the run from beginning to end.
 
 pub mod apt;
 pub mod barrier;
-pub mod complaints;
-pub mod crew;
 pub mod debian;
 pub mod demo;
 pub mod edges;
 pub mod graph;
 pub mod job;
 pub mod layout;
+pub mod log_excerpts;
 pub mod memory;
 pub mod observe;
 pub mod private;
@@ -28,3 +27,4 @@ pub mod rank;
 pub mod report;
 pub mod tables;
 pub mod worker;
+pub mod workers;

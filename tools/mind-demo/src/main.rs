@@ -30,7 +30,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// What the demo runs on each compute blade.
+    /// The process that the demo runs on each compute blade.
     #[command(hide = true)]
     Worker,
 }
@@ -53,7 +53,7 @@ struct Demo {
     /// Stop when all ranks together change by less in an iteration.
     #[arg(long, value_name = "CHANGE", default_value = "1e-10", value_parser = parse_tolerance)]
     tolerance: f64,
-    /// Give up when no worker shows any life for so long.
+    /// Give up when no worker has reported for so long.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = value_parser!(u64).range(1..=86_400))]
     patience: u64,
     /// The form of the result, on stdout. Everything else goes to stderr.
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         Err(error) => return mind_cli::exit(NAME, Err(error)),
     };
     match run(&cli.demo, &happenings) {
-        // Whatever failed then, it was meant to end.
+        // Errors after an interrupt are caused by it.
         Err(_) if happenings.is_interrupted() => {
             eprintln!("demo: {Interrupted}");
             ExitCode::from(mind_cli::INTERRUPTED)

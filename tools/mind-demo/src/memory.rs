@@ -13,7 +13,7 @@ use crate::{
 
 /// A worker's phase, the first word of its slot.
 const PHASE: usize = 0;
-/// What it changes to show that it is alive.
+/// A worker's heartbeat.
 const HEARTBEAT: usize = 1;
 /// The first sum.
 const SUMS: usize = 2;
@@ -48,7 +48,7 @@ impl<'a> Memory<'a> {
     /// `'a` lasts, and be accessed in no other way than through values of this type.
     pub unsafe fn new(layout: Layout, at: impl Fn(Part) -> *mut u8) -> Self {
         let words = |part, count| {
-            // SAFETY: as the caller promises; all bit patterns are words.
+            // SAFETY: as the caller guarantees; all bit patterns are words.
             unsafe { std::slice::from_raw_parts(at(part).cast::<AtomicU64>(), count) }
         };
         let halves = |part, count| {
@@ -71,7 +71,7 @@ impl<'a> Memory<'a> {
         self.layout
     }
 
-    /// Puts the graph in, and calls `alive` every now and then.
+    /// Stores the graph, and calls `alive` from time to time.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl<'a> Memory<'a> {
         &self.control[worker * words..(worker + 1) * words]
     }
 
-    /// How far a worker is. What it wrote before is seen from now on.
+    /// A worker's phase. Its earlier writes are visible afterwards.
     pub(crate) fn phase(&self, worker: usize) -> u64 {
         self.slot(worker)[PHASE].load(Acquire)
     }
@@ -154,7 +154,7 @@ impl<'a> Memory<'a> {
         self.slot(worker)[PHASE].store(phase, Release);
     }
 
-    /// What a worker changes to show that it is alive.
+    /// A worker's heartbeat.
     pub(crate) fn heartbeat(&self, worker: usize) -> u64 {
         self.slot(worker)[HEARTBEAT].load(Relaxed)
     }
@@ -163,7 +163,7 @@ impl<'a> Memory<'a> {
         self.slot(worker)[HEARTBEAT].store(beat, Relaxed);
     }
 
-    /// The sums of a block, as its worker says.
+    /// The sums of a block, as its worker wrote them.
     pub(crate) fn sums(&self, worker: usize, half: Half, block: usize) -> Sums {
         let slot = self.slot(worker);
         let at = self.sums_at(half, block);

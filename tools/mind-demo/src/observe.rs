@@ -1,4 +1,4 @@
-//! What the system counted: each compute blade's report, and the switch's packets by verdict.
+//! The system's counters: each compute blade's report, and the switch's packets by verdict.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// When its agent does not give one.
+/// When its agent does not answer.
 pub fn blade(blade: &str) -> Result<BladeReport> {
     let path = paths::blade_socket(blade);
     ask(&path).with_context(|| format!("cannot get the report of {blade} at {}", path.display()))
@@ -38,7 +38,7 @@ fn ask(path: &Path) -> Result<BladeReport> {
 ///
 /// # Errors
 ///
-/// When the controller does not tell.
+/// When the controller does not answer.
 pub fn status(testbed: &Testbed) -> Result<Status> {
     testbed
         .within(SWITCH, || {
@@ -59,7 +59,7 @@ pub fn status(testbed: &Testbed) -> Result<Status> {
         .context("cannot get the controller's status")
 }
 
-/// The packets of all ports by verdict, without verdicts that none met.
+/// The packets of all ports by verdict, without verdicts that no packet got.
 pub fn packets(status: &Status) -> BTreeMap<String, u64> {
     let mut packets = BTreeMap::new();
     for port in &status.ports {

@@ -11,12 +11,12 @@ use crate::{
     rank::{self, Outcome, Settings, Worker},
 };
 
-/// Its ranks, and how it went.
+/// Its ranks and result.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Rank by vertex.
     pub ranks: Vec<f64>,
-    /// How it went.
+    /// The result.
     pub outcome: Outcome,
     /// How long the iterations took.
     pub elapsed: Duration,
@@ -39,7 +39,7 @@ pub fn run(graph: &Graph, settings: Settings) -> Expected {
     let result =
         Worker::new(memory, 0, &owners, settings).run(&mut barrier, |_| Ok::<(), Infallible>(()));
     let elapsed = begin.elapsed();
-    let outcome = result.expect("the only worker waits for nobody, and nobody stops it");
+    let outcome = result.expect("the only worker waits for no other, and is not stopped");
     Expected {
         ranks: (0..layout.vertices)
             .map(|vertex| memory.rank(vertex))

@@ -1,11 +1,11 @@
-//! What the demo says while it runs, on stderr: a bar on a terminal, plain lines elsewhere.
+//! The demo's progress, on stderr: a bar on a terminal, plain lines elsewhere.
 
 use std::fmt;
 use std::io::{IsTerminal as _, stderr};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Says what is being done.
+/// Prints a step of the demo.
 pub fn step(text: impl fmt::Display) {
     eprintln!("demo: {text}");
 }
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// No more come.
+    /// Ends the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             // As it is: the tolerance may have been met before the last iteration.

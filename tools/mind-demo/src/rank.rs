@@ -33,7 +33,7 @@ pub struct Settings {
     pub tolerance: f64,
 }
 
-/// What came of it, the same for all workers but for the last.
+/// The result; all but the last field are the same for all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Iterations done.
@@ -44,7 +44,7 @@ pub struct Outcome {
     pub accesses: u64,
 }
 
-/// What a worker tells whoever watches.
+/// A worker's progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// An iteration is done, and ranks changed by so much in it.
@@ -61,10 +61,10 @@ pub enum Step {
 /// Why a worker did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E: std::error::Error + 'static> {
-    /// Another worker does not come.
+    /// Another worker does not arrive.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// Whoever watches does not want more.
+    /// The watcher stopped it.
     #[error(transparent)]
     Watcher(E),
 }
@@ -120,7 +120,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     ///
-    /// When another worker does not come; those of `watch`.
+    /// When another worker does not arrive; those of `watch`.
     pub fn run<E: std::error::Error + 'static>(
         &mut self,
         barrier: &mut Barrier<'_>,
@@ -139,7 +139,7 @@ impl<'a> Worker<'a> {
                     watch(Step::Alive).map_err(Error::Watcher)?;
                 }
             }
-            // All at once, since others may be polling the region that they go to.
+            // All at once, since other workers may be polling their region.
             for (block, sums) in sums {
                 let half = Half::of(iterations);
                 self.memory.set_sums(self.number, half, block, sums);
@@ -200,7 +200,7 @@ impl<'a> Worker<'a> {
         sums
     }
 
-    /// Notes what `vertex` passes on along each of its edges; what is left over, if it has none.
+    /// Stores what `vertex` passes on along each of its edges; returns its rank if it has none.
     fn pass_on(&self, half: Half, vertex: usize, rank: f64) -> f64 {
         let degree = self.memory.degree(vertex);
         let (share, left) = if degree == 0 {

@@ -1,4 +1,4 @@
-//! What a run of the demo showed, as numbers. How it looks is in [`tables`](crate::tables).
+//! The results of a run of the demo, as numbers; [`tables`](crate::tables) prints them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{graph::Named, job::Done, layout::Layout, private::Expected};
 
-/// The largest difference of two ranks that is none. The same operations in the same order give the
-/// same bits, so 0 is expected; this is what another compiler's fusing of operations might make of
-/// it.
+/// The largest difference of two ranks that counts as equal. The same operations in the same order
+/// give the same bits, so 0 is expected; this is what another compiler's fusing of operations might
+/// make of it.
 pub const TOLERANCE: f64 = 1e-12;
 
 /// How many of the highest ranks are shown.
@@ -30,7 +30,7 @@ pub struct Report {
     pub blades: Vec<Blade>,
     /// Pages that crossed the network.
     pub pages: Pages,
-    /// Packets at all ports of the switch by verdict, without verdicts that none met.
+    /// Packets at all ports of the switch by verdict, without verdicts that no packet got.
     pub packets: BTreeMap<String, u64>,
 }
 
@@ -66,7 +66,7 @@ pub struct Summary {
 pub struct Comparison {
     /// The largest absolute difference of two ranks.
     pub largest_difference: f64,
-    /// Whose ranks differ most, if any do.
+    /// The vertex whose ranks differ most, if any do.
     pub at: Option<String>,
     /// Whether all blades see the same ranks to the last bit.
     pub blades_agree: bool,
@@ -94,7 +94,7 @@ pub struct Blade {
     pub accesses: u64,
     /// The part of these accesses that needed nothing from elsewhere: 1 - requests / accesses.
     pub hit_rate: f64,
-    /// What its agent counted.
+    /// Its agent's counters.
     pub counted: BladeReport,
 }
 
@@ -126,14 +126,14 @@ impl Pages {
     }
 }
 
-/// What a worker brought home.
+/// What a worker returned.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Its blade.
     pub blade: String,
-    /// How its work went.
+    /// Its result.
     pub done: Done,
-    /// What the blade's agent counted.
+    /// The counters of the blade's agent.
     pub counted: BladeReport,
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// The largest absolute difference, and where it is. What is no number differs most.
+/// The largest absolute difference, and where it is. A value that is no number differs most.
 fn largest_difference(found: &[f64], expected: &[f64]) -> (f64, Option<usize>) {
     let mut largest = (0.0, None);
     for (vertex, (found, expected)) in found.iter().zip(expected).enumerate() {

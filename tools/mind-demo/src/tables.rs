@@ -1,4 +1,4 @@
-//! How a report looks for people.
+//! A report as text.
 
 use std::fmt::Write as _;
 
@@ -109,8 +109,8 @@ fn top(report: &Report) -> Table {
     table
 }
 
-/// The transitions of the paper, and whatever else happened. Percentiles are each blade's own: those
-/// of several blades can't be made into one.
+/// The transitions of the paper, and all others that happened. Percentiles are each blade's own:
+/// those of several blades can't be made into one.
 fn transitions(report: &Report) -> Table {
     let of_blades = report.blades.iter();
     let header = of_blades.flat_map(|blade| {
@@ -173,13 +173,13 @@ fn caches(report: &Report) -> Table {
     });
     counts("requests to the switch", &|blade| blade.counted.requests);
     counts("invalidations", &|blade| blade.counted.invalidations);
-    counts("false invalidations (pages nobody asked for)", &|blade| {
+    counts("false invalidations (pages not asked for)", &|blade| {
         blade.counted.false_invalidations
     });
     counts("pages evicted", &|blade| blade.counted.evictions);
     counts("pages written back", &|blade| blade.counted.write_backs);
-    counts("requests told to come again", &|blade| blade.counted.busy);
-    counts("requests repeated unanswered", &|blade| {
+    counts("requests refused as busy", &|blade| blade.counted.busy);
+    counts("requests repeated without an answer", &|blade| {
         blade.counted.timeouts
     });
     let sum = |of: &dyn Fn(&Blade) -> u64| report.blades.iter().map(of).sum::<u64>();
@@ -315,7 +315,7 @@ mod tests {
         let rates = line(&text, "cache hit rate (accesses without a request)");
         assert_eq!(rates, ["95.000 %", "95.000 %", "95.000 %"]);
         assert_eq!(
-            line(&text, "false invalidations (pages nobody asked for)"),
+            line(&text, "false invalidations (pages not asked for)"),
             ["4", "2", "2"]
         );
     }

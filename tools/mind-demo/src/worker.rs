@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use mind_client::{Access, Open, Process};
 use mind_workers::lines;
-use mind_workers::orders::{self, Idle};
+use mind_workers::requests::{self, Idle};
 
 use crate::{
     barrier::Barrier,
@@ -18,11 +18,11 @@ use crate::{
     rank::{Step, Worker},
 };
 
-/// Does the job that stdin tells, and stays until stdin ends.
+/// Does the job on stdin, and stays until stdin ends.
 ///
 /// # Errors
 ///
-/// Whatever keeps it from finishing.
+/// What keeps it from finishing.
 pub fn main() -> Result<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin());
     let job: Job = lines::receive(&mut input)
@@ -43,18 +43,18 @@ pub fn main() -> Result<()> {
     };
     let idle = Idle::default();
     // Threads that wait for a page end with it, too.
-    orders::watch(input, &idle).context("cannot start the thread that watches stdin")?;
+    requests::watch(input, &idle).context("cannot start the thread that watches stdin")?;
 
     let process = Process::attach(DOMAIN).context("cannot attach to the blade")?;
     let memory = open(&process, &job)?;
     report(&Event::Attached)?;
     let (done, ranks) = work(memory, &job, graph.as_ref(), report)?;
-    // Before it is said, since the answer may be the end of stdin.
+    // Before the event is sent, since the demo may close stdin after it.
     idle.set(true);
     report(&Event::Done(done))?;
     job::send_ranks(io::BufWriter::new(io::stdout().lock()), &ranks)
         .context("cannot write the ranks")?;
-    // The demo looks at the blade while the domain is still there, and then closes stdin.
+    // The demo reads the blade's counters while the domain is still there, and then closes stdin.
     loop {
         std::thread::park();
     }
@@ -64,7 +64,7 @@ fn report(event: &Event) -> io::Result<()> {
     lines::send(io::stdout().lock(), event)
 }
 
-/// Opens the job's areas. Whoever comes first makes them.
+/// Opens the job's areas. The first worker makes them.
 fn open(process: &Process, job: &Job) -> Result<Memory<'static>> {
     let layout = job.layout();
     let mut areas = Vec::new();
@@ -75,17 +75,17 @@ fn open(process: &Process, job: &Job) -> Result<Memory<'static>> {
             .with_context(|| format!("cannot open the area `{}` of {length} bytes", part.name()))?;
         areas.push(area);
     }
-    // SAFETY: areas begin at pages, are as long as asked for, stay until the domain goes (nobody
-    // unmaps them), and all workers access them through `Memory`.
+    // SAFETY: areas begin at pages, are as long as asked for, stay until the domain goes (they are
+    // never unmapped), and all workers access them through `Memory`.
     Ok(unsafe { Memory::new(layout, |part| areas[part as usize].as_ptr()) })
 }
 
-/// Does the job in `memory`, however that is shared; returns how it went, and the ranks if it is
-/// this worker that tells them.
+/// Does the job in `memory`, shared by any means; returns the result, and the ranks if this worker
+/// is to send them.
 ///
 /// # Errors
 ///
-/// When another worker does not come; those of `report`.
+/// When another worker does not arrive; those of `report`.
 pub fn work(
     memory: Memory<'_>,
     job: &Job,
@@ -136,7 +136,7 @@ pub fn work(
     Ok((done, told))
 }
 
-/// A hash by which two workers of one program know whether they see the same ranks.
+/// A hash by which two workers of one program compare the ranks that they see.
 pub fn digest(ranks: &[f64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for rank in ranks {

@@ -1,5 +1,4 @@
-//! The workers' own code, by threads over private memory: the same path as over shared memory, but
-//! for what shares it.
+//! The workers' own code, by threads over private memory: the same path as over shared memory.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +12,7 @@ use mind_demo::rank::{self, Settings};
 use mind_demo::worker;
 use proptest::prelude::*;
 
-/// What one worker says and brings.
+/// The events and result of one worker.
 struct Said {
     events: Vec<Event>,
     done: Done,
@@ -112,7 +111,7 @@ fn any_number_of_workers_has_the_ranks_of_one_to_the_last_bit() {
         assert_eq!(said[LOADER].ranks, expected.ranks);
         assert!(
             said[1..].iter().all(|said| said.ranks.is_empty()),
-            "one tells the ranks"
+            "one sends the ranks"
         );
     }
 }
@@ -138,7 +137,7 @@ fn every_worker_reports_every_iteration() {
 }
 
 #[test]
-fn a_worker_that_is_alone_says_whom_it_waits_for() {
+fn a_worker_that_is_alone_names_the_one_that_it_waits_for() {
     let graph = Graph::new(3, vec![(0, 1), (1, 2)]);
     let settings = Settings {
         iterations: 5,
@@ -152,7 +151,7 @@ fn a_worker_that_is_alone_says_whom_it_waits_for() {
     let error = worker::work(private.memory(), &job, Some(&graph), |_| Ok(())).unwrap_err();
     let text = format!("{error:#}");
     assert!(
-        text.starts_with("loading the graph: worker 1 has shown no life"),
+        text.starts_with("loading the graph: worker 1 has not responded"),
         "{text}"
     );
 }

@@ -20,7 +20,7 @@ pub fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of `from`; `InvalidData` for what is no such message, with the line.
+/// Those of `from`; `InvalidData` for a line that is not such a message, with the line.
 pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {

@@ -1,5 +1,5 @@
-//! A worker as whoever started it sees it: a child process, what it says, and how it ends. One that
-//! is dropped is killed.
+//! The tool's side of a worker: a child process, its output, and how it ends. Dropping it kills the
+//! worker.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -18,18 +18,18 @@ use crate::lines;
 /// Lines of a failed worker's stderr that its error shows.
 const TAIL: usize = 20;
 
-/// How long a worker may take to end once it was told to, or killed.
+/// How long a worker may take to end after its stdin was closed, or it was killed.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// What a worker's stdout is read from.
 pub type Output = BufReader<ChildStdout>;
 
-/// What comes of listening to a worker.
+/// What is read from a worker.
 #[derive(Debug)]
 pub enum Heard<E> {
-    /// It says something.
+    /// A message.
     Said(E),
-    /// It says no more: it has ended, or what it said is not understood.
+    /// The end of its output, or output that cannot be parsed.
     Silent(Option<io::Error>),
 }
 
@@ -49,7 +49,7 @@ pub struct NotStarted {
 pub struct Failed {
     /// What it is called.
     pub name: String,
-    /// What became of it.
+    /// How it failed.
     pub how: String,
     /// The last lines of its stderr.
     pub tail: Vec<String>,
@@ -66,7 +66,7 @@ fn shown(tail: &[String]) -> String {
 ///
 /// # Errors
 ///
-/// When it cannot be told where this program lies.
+/// When the path of this program cannot be found out.
 pub fn own_program(verb: &str) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(verb);
@@ -84,9 +84,9 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts `command` by `spawn`, which says where. `name` is for errors: `the worker on c1`. Reads
-    /// what it says by `read`, which gives `None` at the end, on a thread that passes it on by `pass`
-    /// until that returns false.
+    /// Starts `command` by `spawn`, which decides where. `name` is for errors: `the worker on c1`.
+    /// A thread reads its output by `read`, which returns `None` at the end, and passes it on by
+    /// `pass` until that returns false.
     ///
     /// # Errors
     ///
@@ -162,12 +162,13 @@ impl Member {
         &self.name
     }
 
-    /// Tells it something, in a line of JSON.
+    /// Sends it a message, as a line of JSON.
     ///
     /// # Errors
     ///
-    /// When it does not take it. That it has ended is no error: how it ended says more, and is heard.
-    pub fn tell(&mut self, message: &impl Serialize) -> io::Result<()> {
+    /// When it cannot be written. That the worker has ended is no error here: its end is read from
+    /// its output.
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.write(|stdin| lines::send(stdin, message))
     }
 
@@ -175,7 +176,7 @@ impl Member {
     ///
     /// # Errors
     ///
-    /// As [`tell`](Self::tell).
+    /// As [`send`](Self::send).
     pub fn write(
         &mut self,
         what: impl FnOnce(&mut ChildStdin) -> io::Result<()>,
@@ -189,9 +190,9 @@ impl Member {
         }
     }
 
-    /// The error about a worker that says no more: how it ended, and its last words.
+    /// The error about a worker whose output has ended: how it ended, and the end of its stderr.
     pub fn silent(&mut self, error: Option<&io::Error>) -> Failed {
-        // One that talks nonsense may go on doing so.
+        // One with invalid output may go on running.
         let limit = match error {
             Some(_) => Duration::from_millis(100),
             None => GRACE,
@@ -199,36 +200,36 @@ impl Member {
         let how = match (self.wait(limit), error) {
             (Some(status), None) => Ended(status).to_string(),
             (Some(status), Some(error)) => {
-                format!("cannot be understood ({error}) and {}", Ended(status))
+                format!("has invalid output ({error}) and {}", Ended(status))
             }
-            (None, Some(error)) => format!("cannot be understood ({error})"),
+            (None, Some(error)) => format!("has invalid output ({error})"),
             (None, None) => "closed its stdout and runs on".to_owned(),
         };
         self.failed(how)
     }
 
-    /// Closes its stdin, which tells it to leave.
+    /// Closes its stdin, at which it ends.
     pub fn dismiss(&mut self) {
         self.stdin.take();
     }
 
-    /// Waits until it has left, as it was told to.
+    /// Waits until it has ended after its stdin was closed.
     ///
     /// # Errors
     ///
-    /// [`Failed`] if it does not, or not well.
+    /// [`Failed`] if it does not, or not successfully.
     pub fn leave(mut self) -> Result<(), Failed> {
         self.dismiss();
         match self.wait(GRACE) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(self.failed(Ended(status).to_string())),
-            None => Err(self.failed("does not leave when it is told to".to_owned())),
+            None => Err(self.failed("does not end when its stdin is closed".to_owned())),
         }
     }
 
     /// Kills it, without waiting for its end.
     pub fn kill(&mut self) {
-        // It may have ended, which is what is wanted.
+        // It may have ended.
         self.child.kill().ok();
     }
 
@@ -272,11 +273,11 @@ impl Drop for Member {
     }
 }
 
-/// Dismisses all, and waits until they have left.
+/// Closes all workers' stdin, and waits until they have ended.
 ///
 /// # Errors
 ///
-/// [`Failed`] for one that does not, or not well.
+/// [`Failed`] for one that does not, or not successfully.
 pub fn dismiss(mut members: Vec<Member>) -> Result<(), Failed> {
     members.iter_mut().for_each(Member::dismiss);
     members.into_iter().try_for_each(Member::leave)
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{self, Receiver};
 
-    /// A worker that is a shell script, and what is heard of it.
+    /// A worker that is a shell script, and its output.
     fn member(script: &str) -> (Member, Receiver<Heard<String>>) {
         let (sender, heard) = mpsc::channel();
         let mut command = Command::new("sh");
@@ -364,7 +365,7 @@ mod tests {
     fn a_worker_that_talks_nonsense_is_quoted() {
         let text = failure("echo nonsense; exit 0");
         assert!(
-            text.contains("cannot be understood (unexpected message `nonsense`"),
+            text.contains("has invalid output (unexpected message `nonsense`"),
             "{text}"
         );
     }
@@ -372,20 +373,20 @@ mod tests {
     #[test]
     fn a_worker_answers_and_leaves_with_the_end_of_its_stdin() {
         let (mut member, heard) = member("read order; echo $order; cat");
-        member.tell(&"hello").unwrap();
+        member.send(&"hello").unwrap();
         let answer = heard.recv().unwrap();
         assert!(
             matches!(&answer, Heard::Said(said) if said == "hello"),
             "{answer:?}"
         );
-        dismiss(vec![member]).expect("it leaves with the end of its stdin");
+        dismiss(vec![member]).expect("it ends with its stdin");
     }
 
     #[test]
     fn a_worker_that_is_gone_when_it_is_told_something_is_heard_of() {
         let (mut member, heard) = member("exit 4");
         assert!(matches!(heard.recv().unwrap(), Heard::Silent(None)));
-        member.tell(&"too late").unwrap();
+        member.send(&"too late").unwrap();
         assert!(member.silent(None).to_string().contains("code 4"));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mind_client::{Access, Memory, Open, Process};
-use mind_workers::Orders;
+use mind_workers::Requests;
 
 use super::access::Processor;
 use super::barrier::{Barrier, Mapping, Shared};
@@ -65,7 +65,7 @@ enum Held {
 ///
 /// What keeps it from running jobs.
 pub fn main(args: &Args) -> Result<()> {
-    let orders: Orders<Job> = Orders::listen().context("cannot listen to stdin")?;
+    let orders: Requests<Job> = Requests::listen().context("cannot listen to stdin")?;
     let step_counters = Shared::open(&args.step_counters)
         .and_then(|shared| shared.map())
         .with_context(|| {
@@ -92,14 +92,14 @@ pub fn main(args: &Args) -> Result<()> {
         let job = orders.next().context("cannot read a job on stdin")?;
         let seen = participant.run(&job, &mut Processor).map_err(|error| {
             // Numbers are names here.
-            let who = match &error {
+            let missing = match &error {
                 ParticipantError::Missing { source, .. } => {
                     args.names.get(source.participant).cloned()
                 }
                 ParticipantError::Job(_) => None,
             };
             let error = anyhow::Error::from(error);
-            match who {
+            match missing {
                 Some(name) => error.context(format!("{name} does not come")),
                 None => error,
             }

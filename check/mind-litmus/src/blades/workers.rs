@@ -189,7 +189,7 @@ impl Workers {
         let (sender, happenings) = mpsc::channel();
         let to = sender.clone();
         // The receiver is gone if there is an error.
-        interrupt.tell(move || drop(to.send(Happening::Interrupted)));
+        interrupt.on_interrupt(move || drop(to.send(Happening::Interrupted)));
         let mut workers = Self {
             stage: stage.name(),
             members: Vec::new(),
@@ -283,7 +283,7 @@ impl Workers {
         };
         let (_, plan) = job.plan(self.names.len())?;
         for member in &mut self.members {
-            member.tell(&job).map_err(|source| WorkersError::Tell {
+            member.send(&job).map_err(|source| WorkersError::Tell {
                 name: member.name().to_owned(),
                 source,
             })?;

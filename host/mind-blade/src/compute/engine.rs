@@ -21,7 +21,7 @@ use mind_common::{
     wire::Malformed,
 };
 use mind_machines::{
-    compute::{Access, Action, Blade, Config},
+    compute::{Access, Action, Blade, Config, Counters},
     datagram::{Body, PageRequest},
 };
 use mind_userfault::{Backing, Fault, Userfault};
@@ -257,7 +257,7 @@ impl Engine {
             self.take_faults();
             let answered = self.take_datagrams(arrived, &mut received);
             self.poll();
-            self.bury();
+            self.remove_gone();
             if answered || !ready.is_empty() {
                 awake_until = self.now() + POLL_FOR;
             } else if awake {
@@ -407,30 +407,18 @@ impl Engine {
     }
 
     fn report(&self) -> BladeReport {
-        let counters = self.blade.counters();
+        let counted = counted(&self.blade.counters());
         let (pages, capacity) = self.blade.room();
         BladeReport {
             programs: self.notices.len() as u64,
             pages: pages as u64,
             capacity: capacity as u64,
-            faults: counters.faults,
-            hits: counters.hits,
-            starved: counters.starved,
-            requests: counters.requests,
-            timeouts: counters.timeouts,
-            busy: counters.busy,
-            reported_stuck: counters.reported_stuck,
-            expired: counters.expired,
-            write_backs: counters.write_backs,
-            evictions: counters.evictions,
-            invalidations: counters.invalidations,
-            false_invalidations: counters.false_invalidations,
-            lost: counters.lost,
-            ignored: counters.ignored + self.statistics.unwanted,
+            ignored: counted.ignored + self.statistics.unwanted,
             malformed: self.statistics.malformed,
             unsent: self.datagrams.unsent,
             round_trip_ns: self.blade.round_trip(),
             transitions: self.statistics.transitions(),
+            ..counted
         }
     }
 
@@ -479,7 +467,7 @@ impl Engine {
 
     /// Detaches programs that turned out to be gone, and sends notices to those that cannot be
     /// served.
-    fn bury(&mut self) {
+    fn remove_gone(&mut self) {
         for (id, page) in self.programs.take_starved() {
             tracing::error!(program = id.0, %page, "this host has no memory for a page that came");
             self.notify(id, Notice::Unreachable { page });
@@ -566,3 +554,17 @@ impl Engine {
         }
     }
 }
+
+macro_rules! counted {
+    ($($(#[doc = $help:literal])+ $name:ident: $metric:literal;)+) => {
+        /// A report of the machine's counters, all else 0.
+        fn counted(counters: &Counters) -> BladeReport {
+            BladeReport {
+                $($name: counters.$name,)+
+                ..BladeReport::default()
+            }
+        }
+    };
+}
+
+mind_common::blade_counters!(counted);

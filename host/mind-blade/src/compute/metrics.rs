@@ -2,7 +2,10 @@
 
 use mind_api::program::{BUCKETS_NS, BladeReport, TransitionReport};
 use mind_common::addr::PAGE_SIZE;
-use mind_metrics::{Families, Observations, catalogue};
+use mind_metrics::{
+    Families, Observations,
+    catalogue::{self, Metric},
+};
 
 /// The metrics of the blade named `blade`, from its engine's report; `None` while the engine is ending.
 pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
@@ -18,23 +21,12 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
         (&catalogue::CACHE, report.pages * page),
         (&catalogue::CACHE_CAPACITY, report.capacity * page),
         (&catalogue::PROGRAMS, report.programs),
-        (&catalogue::FAULTS, report.faults),
-        (&catalogue::FAULT_HITS, report.hits),
-        (&catalogue::STARVED_FAULTS, report.starved),
-        (&catalogue::PAGE_REQUESTS, report.requests),
-        (&catalogue::TIMEOUTS, report.timeouts),
-        (&catalogue::BUSY_ANSWERS, report.busy),
-        (&catalogue::STUCK_REQUESTS, report.reported_stuck),
-        (&catalogue::EXPIRED_REQUESTS, report.expired),
-        (&catalogue::WRITE_BACKS, report.write_backs),
-        (&catalogue::EVICTIONS, report.evictions),
-        (&catalogue::INVALIDATIONS, report.invalidations),
-        (&catalogue::FALSE_INVALIDATIONS, report.false_invalidations),
-        (&catalogue::LOST_PAGES, report.lost),
-        (&catalogue::IGNORED_DATAGRAMS, report.ignored),
         (&catalogue::MALFORMED_DATAGRAMS, report.malformed),
         (&catalogue::UNSENT_DATAGRAMS, report.unsent),
-    ] {
+    ]
+    .into_iter()
+    .chain(counted(report))
+    {
         families.of(metric).add(&[], value as f64);
     }
     let mut times = families.of(&catalogue::FAULT_TIME);
@@ -43,6 +35,18 @@ pub(super) fn families(blade: &str, report: Option<&BladeReport>) -> Families {
     }
     families
 }
+
+macro_rules! counted {
+    ($($(#[doc = $help:literal])+ $name:ident: $metric:literal;)+) => {
+        /// The counters of a report, with their families.
+        fn counted(report: &BladeReport) -> impl Iterator<Item = (&'static Metric, u64)> {
+            let families = &catalogue::BLADE_COUNTERS;
+            [$((&families.$name, report.$name)),+].into_iter()
+        }
+    };
+}
+
+mind_common::blade_counters!(counted);
 
 fn observations(transition: &TransitionReport) -> Observations {
     let mut sum = 0;

@@ -44,7 +44,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
+    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`](crate::SwitchLimits::interfaces).
     pub fn port(&self, ifindex: u32) -> Result<Port> {
         self.check_interface(ifindex)?;
         self.maps.get(PORTS, ifindex)
@@ -54,7 +54,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
+    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`](crate::SwitchLimits::interfaces).
     pub fn set_port(&mut self, ifindex: u32, port: Port) -> Result<()> {
         self.check_interface(ifindex)?;
         self.maps.set(PORTS, ifindex, port)
@@ -94,7 +94,7 @@ impl Switch {
     }
 
     /// Sets whether a packet for several blades that comes in at the interface `ifindex` is handed over to the reader
-    /// of [`Copies`], if no TC program takes it.
+    /// of [`Copies`](crate::Copies), if no TC program takes it.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`].
+    /// [`Error::Limit`] for an interface beyond [`SwitchLimits::interfaces`](crate::SwitchLimits::interfaces).
     pub fn packet_counters(&self, ifindex: u32) -> Result<PacketCounters> {
         self.check_interface(ifindex)?;
         PacketCounters::of(&self.maps, ifindex)

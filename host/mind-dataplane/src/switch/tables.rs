@@ -14,7 +14,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// [`Error::Limit`] for a domain beyond [`SwitchLimits::domains`].
+    /// [`Error::Limit`] for a domain beyond [`SwitchLimits::domains`](crate::SwitchLimits::domains).
     pub fn place(&mut self, domain: DomainId, blades: BladeSet) -> Result<()> {
         let limit = self.maps.capacity(GRANTS)?;
         if domain.0 >= limit {
@@ -69,7 +69,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// When there are more entries than [`SwitchLimits::protection`].
+    /// When there are more entries than [`SwitchLimits::protection`](crate::SwitchLimits::protection).
     pub fn protect(
         &mut self,
         domain: DomainId,
@@ -107,7 +107,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// When there are more entries than [`SwitchLimits::translation`].
+    /// When there are more entries than [`SwitchLimits::translation`](crate::SwitchLimits::translation).
     pub fn translate(&mut self, prefix: Prefix, translation: Translation) -> Result<()> {
         let key = TranslationKey::new(prefix.base);
         let len = TranslationKey::prefix_len(prefix.shift);

@@ -20,29 +20,29 @@ use crate::world::{
 };
 
 cases![
-    what_the_tries_say_is_remembered,
-    what_is_remembered_is_believed,
-    what_is_remembered_holds_for_every_page_of_the_region,
-    an_upgrade_is_remembered_and_believed,
-    an_operation_is_remembered_and_believed,
-    what_another_domain_may_do_is_not_believed,
-    what_was_remembered_in_a_former_generation_is_not_believed,
-    what_was_remembered_in_a_later_generation_is_not_believed,
-    what_a_packet_that_was_held_up_remembers_is_not_believed,
+    what_the_tries_return_is_in_the_memo,
+    a_valid_memo_is_used,
+    a_memo_holds_for_every_page_of_the_region,
+    an_upgrade_writes_and_uses_a_memo,
+    an_operation_writes_and_uses_a_memo,
+    a_memo_is_not_valid_in_another_domain,
+    a_memo_of_a_former_generation_is_not_valid,
+    a_memo_of_a_later_generation_is_not_valid,
+    the_memo_of_a_delayed_packet_is_not_valid,
     a_permission_that_is_narrowed_is_denied_at_once,
     an_operation_is_denied_at_once,
     a_permission_that_is_taken_away_is_denied_at_once,
     a_permission_that_is_widened_is_given_at_once,
     a_placement_that_ends_is_denied_at_once,
-    what_is_not_remembered_is_asked_of_the_trie,
-    what_is_denied_is_not_remembered,
-    a_prefix_smaller_than_the_region_is_not_remembered,
+    without_a_memo_the_tries_are_searched,
+    a_denial_writes_no_memo,
+    a_prefix_smaller_than_the_region_gets_no_memo,
     a_place_that_is_moved_is_followed_at_once,
     a_memory_blade_that_goes_is_noticed_at_once,
     a_longer_prefix_inside_the_region_is_not_hidden,
-    a_slot_that_gets_another_region_forgets,
-    a_slot_that_is_used_again_forgets,
-    a_page_that_left_the_region_is_not_believed,
+    a_slot_that_gets_another_region_has_no_memo,
+    a_slot_that_is_used_again_has_no_memo,
+    a_memo_is_not_valid_for_a_page_that_left_the_region,
     a_denied_page_without_a_slot_is_denied,
 ];
 
@@ -117,7 +117,7 @@ fn memo(
         &protection,
         Some(&translation),
     )
-    .expect("it can be remembered")
+    .expect("it fits a memo")
 }
 
 /// A slot's memo has another location of [`PAGE`] than the trie.
@@ -151,7 +151,7 @@ fn is_fetched(world: &mut World, packet: &Packet, number: u8, offset: u64) {
     assert_eq!(message, expected);
 }
 
-fn what_the_tries_say_is_remembered(world: &mut World) {
+fn what_the_tries_return_is_in_the_memo(world: &mut World) {
     assert_eq!(world.slot().memo(), Memo::default());
     world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
     let (memo, now) = (world.slot().memo(), generation(world));
@@ -164,13 +164,13 @@ fn what_the_tries_say_is_remembered(world: &mut World) {
     assert_eq!(memo.location(now, PAGE), Some(location));
 }
 
-fn what_is_remembered_is_believed(world: &mut World) {
+fn a_valid_memo_is_used(world: &mut World) {
     mislead(world);
     is_fetched(world, &read(0, PAGE), 1, OUTLIER_OFFSET);
     is_fetched(world, &acquire(0, PAGE), 1, OUTLIER_OFFSET);
 }
 
-fn what_is_remembered_holds_for_every_page_of_the_region(world: &mut World) {
+fn a_memo_holds_for_every_page_of_the_region(world: &mut World) {
     is_fetched(world, &read(0, PAGE), 0, OFFSET);
     let offset = OFFSET + 3 * PAGE_SIZE as u64;
     is_fetched(world, &read(0, after(PAGE, 3)), 0, offset);
@@ -179,7 +179,7 @@ fn what_is_remembered_holds_for_every_page_of_the_region(world: &mut World) {
     is_fetched(world, &read(0, after(PAGE, 3)), 1, offset);
 }
 
-fn an_upgrade_is_remembered_and_believed(world: &mut World) {
+fn an_upgrade_writes_and_uses_a_memo(world: &mut World) {
     world.set_word(State::Shared, [0]);
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
     let now = generation(world);
@@ -193,7 +193,7 @@ fn add(from: u8, va: Va) -> Packet {
     operate(from, va, Atomic::FetchAdd { addend: 1 })
 }
 
-fn an_operation_is_remembered_and_believed(world: &mut World) {
+fn an_operation_writes_and_uses_a_memo(world: &mut World) {
     let word = Va(PAGE.0 + 16);
     world.set_word(State::Modified, [0]);
     world.send(0, &add(0, word)).met(Verdict::Operate);
@@ -210,7 +210,7 @@ fn an_operation_is_remembered_and_believed(world: &mut World) {
     assert_eq!(message, expected);
 }
 
-fn what_another_domain_may_do_is_not_believed(world: &mut World) {
+fn a_memo_is_not_valid_in_another_domain(world: &mut World) {
     world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
     let before = world.slot().memo();
     is_denied(world, 1, &lonely(read(1, PAGE)));
@@ -218,7 +218,7 @@ fn what_another_domain_may_do_is_not_believed(world: &mut World) {
 }
 
 /// Sets a memo that permits writing where the trie does not, of a generation `later` from now.
-fn remembered_at(world: &mut World, later: i64) {
+fn set_memo_at(world: &mut World, later: i64) {
     let now = generation(world);
     let at = now.checked_add_signed(later).expect("many have passed");
     let here = Translation::new(0, PAGE, OFFSET);
@@ -227,20 +227,20 @@ fn remembered_at(world: &mut World, later: i64) {
     slot.set_memo(memo);
 }
 
-fn what_was_remembered_in_a_former_generation_is_not_believed(world: &mut World) {
-    remembered_at(world, -1);
+fn a_memo_of_a_former_generation_is_not_valid(world: &mut World) {
+    set_memo_at(world, -1);
     is_denied(world, 0, &acquire(0, READ_ONLY));
     // The test itself is right: in this one it would be.
-    remembered_at(world, 0);
+    set_memo_at(world, 0);
     world.send(0, &acquire(0, READ_ONLY)).met(Verdict::Fetch);
 }
 
-fn what_was_remembered_in_a_later_generation_is_not_believed(world: &mut World) {
-    remembered_at(world, 1);
+fn a_memo_of_a_later_generation_is_not_valid(world: &mut World) {
+    set_memo_at(world, 1);
     is_denied(world, 0, &acquire(0, READ_ONLY));
 }
 
-fn what_a_packet_that_was_held_up_remembers_is_not_believed(world: &mut World) {
+fn the_memo_of_a_delayed_packet_is_not_valid(world: &mut World) {
     // It asked before the change, and writes after it.
     world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
     let held_up = world.slot().memo();
@@ -252,7 +252,7 @@ fn what_a_packet_that_was_held_up_remembers_is_not_believed(world: &mut World) {
     assert_ne!(
         world.slot().memo(),
         held_up,
-        "what the trie says now is remembered instead"
+        "the memo has what the trie says now"
     );
     is_denied(world, 0, &acquire(0, PAGE));
 }
@@ -298,7 +298,7 @@ fn a_placement_that_ends_is_denied_at_once(world: &mut World) {
         .refused(compute(0), Refusal::Denied);
 }
 
-fn what_is_not_remembered_is_asked_of_the_trie(world: &mut World) {
+fn without_a_memo_the_tries_are_searched(world: &mut World) {
     let here = Translation::new(0, PAGE, OFFSET);
     let now = generation(world);
     let less = memo(world, now, PAGE, DOMAIN, MAY_READ, here);
@@ -308,14 +308,14 @@ fn what_is_not_remembered_is_asked_of_the_trie(world: &mut World) {
     assert!(memo.allows(now, DOMAIN, MAY_WRITE), "and now it is");
 }
 
-fn what_is_denied_is_not_remembered(world: &mut World) {
+fn a_denial_writes_no_memo(world: &mut World) {
     is_denied(world, 1, &lonely(read(1, PAGE)));
     assert_eq!(world.slot().memo(), Memo::default());
     is_denied(world, 0, &acquire(0, READ_ONLY));
     assert_eq!(memo_of(world, 2), Memo::default());
 }
 
-fn a_prefix_smaller_than_the_region_is_not_remembered(world: &mut World) {
+fn a_prefix_smaller_than_the_region_gets_no_memo(world: &mut World) {
     let page = prefix(PAGE, 12);
     protect(world, UNPERMITTED, page, EVERYTHING);
     world.send(1, &lonely(read(1, PAGE))).met(Verdict::Fetch);
@@ -404,11 +404,11 @@ fn used_elsewhere(world: &mut World, change: fn(&World, Region)) {
     directory.assign(0, region(PAGE), SLOT).expect("a table");
 }
 
-fn a_slot_that_gets_another_region_forgets(world: &mut World) {
+fn a_slot_that_gets_another_region_has_no_memo(world: &mut World) {
     used_elsewhere(world, |world, region| world.slot().set_region(region));
 }
 
-fn a_slot_that_is_used_again_forgets(world: &mut World) {
+fn a_slot_that_is_used_again_has_no_memo(world: &mut World) {
     used_elsewhere(world, |world, region| {
         let held_up = world.slot().memo();
         world.slot().reset(Slot::new(world.word(), region));
@@ -417,7 +417,7 @@ fn a_slot_that_is_used_again_forgets(world: &mut World) {
     });
 }
 
-fn a_page_that_left_the_region_is_not_believed(world: &mut World) {
+fn a_memo_is_not_valid_for_a_page_that_left_the_region(world: &mut World) {
     // The table still says the slot, the slot has the region no more.
     world.send(0, &read(0, after(PAGE, 3))).met(Verdict::Fetch);
     let half = Region::containing(PAGE, 1).expect("order 1 is a region's");

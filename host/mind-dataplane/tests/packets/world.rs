@@ -303,8 +303,8 @@ impl World {
         let prefix = |base, shift| Prefix { base, shift };
         let outlier = Translation::new(1, OUTLIER, OUTLIER_OFFSET);
         switch.translate(prefix(OUTLIER, 14), outlier)?;
-        let orphan = Translation::new(7, ABSENT, 0);
-        switch.translate(prefix(ABSENT, SLICE_SHIFT), orphan)?;
+        let absent = Translation::new(7, ABSENT, 0);
+        switch.translate(prefix(ABSENT, SLICE_SHIFT), absent)?;
         for (table, va) in [(0, PAGE), (1, ABSENT), (2, UNSERVED)] {
             switch.set_block(va, Some(table))?;
         }

@@ -136,35 +136,14 @@ pub enum Action {
     },
 }
 
-/// The blade's counters, from 0 on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Counters {
-    /// Faults taken.
-    pub faults: u64,
-    /// Faults that found the page here, and needed no request.
-    pub hits: u64,
-    /// Faults that waited for room.
-    pub starved: u64,
-    /// READ, ACQUIRE and UPGRADE requests begun.
-    pub requests: u64,
-    /// Requests sent again because no answer came in time.
-    pub timeouts: u64,
-    /// Requests that were refused as "busy".
-    pub busy: u64,
-    /// Reports to the controller of requests that do not complete.
-    pub reported_stuck: u64,
-    /// Requests given up because of the deadline.
-    pub expired: u64,
-    /// Pages written back.
-    pub write_backs: u64,
-    /// Pages evicted to make room.
-    pub evictions: u64,
-    /// Invalidations answered.
-    pub invalidations: u64,
-    /// Pages dropped by an invalidation of their region though the requester did not ask for them.
-    pub false_invalidations: u64,
-    /// Pages whose last writes are lost.
-    pub lost: u64,
-    /// Datagrams that answer no request under way, or are for an earlier incarnation of the blade.
-    pub ignored: u64,
+macro_rules! counters {
+    ($($(#[doc = $help:literal])+ $name:ident: $metric:literal;)+) => {
+        /// The blade's counters, from 0 on.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct Counters {
+            $($(#[doc = $help])+ pub $name: u64,)+
+        }
+    };
 }
+
+mind_common::blade_counters!(counters);

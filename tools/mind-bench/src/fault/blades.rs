@@ -9,16 +9,16 @@ use mind_cli::{Interrupt, Interrupted};
 use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
 
 use super::{
-    crew::Worker,
-    order::{Answer, Order},
     placement::{self, Placement},
+    task::{Answer, Task},
+    workers::Worker,
 };
 use crate::daemons;
 
 /// Compute blades.
 pub(super) const COMPUTE: u8 = 3;
-/// Bytes of a compute blade's page cache: enough for a batch of transitions, and few beside what
-/// the eviction's threads roam.
+/// Bytes of a compute blade's page cache: enough for a batch of transitions, and few compared with
+/// what the eviction's threads access.
 pub(super) const CACHE: u64 = 4 << 20;
 /// Bytes that the memory blade offers.
 const MEMORY: u64 = 64 << 20;
@@ -94,10 +94,10 @@ impl Blades {
         &self.names[number]
     }
 
-    /// Allocates memory for all workers, by the first; where it is.
+    /// Allocates memory for all workers, by the first; returns its address.
     pub(super) fn map(&mut self, length: u64) -> Result<u64> {
         let worker = self.worker(0);
-        match worker.ask(&Order::Map { length })? {
+        match worker.ask(&Task::Map { length })? {
             Answer::Mapped { first } => Ok(first),
             other => Err(worker.unexpected(&other)),
         }
@@ -106,13 +106,13 @@ impl Blades {
     /// Frees what [`map`](Self::map) allocated.
     pub(super) fn unmap(&mut self) -> Result<()> {
         let worker = self.worker(0);
-        match worker.ask(&Order::Unmap)? {
+        match worker.ask(&Task::Unmap)? {
             Answer::Unmapped => Ok(()),
             other => Err(worker.unexpected(&other)),
         }
     }
 
-    /// What the agent of compute blade `number` counted.
+    /// The counters of compute blade `number`'s agent.
     pub(super) fn report(&self, number: usize) -> Result<BladeReport> {
         let name = self.name(number);
         let packets = Packets::connect(&paths::blade_socket(name))
@@ -124,7 +124,7 @@ impl Blades {
         }
     }
 
-    /// The error, with what the daemons had to say: their logs go with the testbed.
+    /// The error, with warnings and errors of the daemons' logs, which go with the testbed.
     pub(super) fn explained(&self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<Interrupted>() {
             return error;

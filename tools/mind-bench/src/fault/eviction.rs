@@ -1,4 +1,4 @@
-//! Faults while the cache is full: threads roam memory four times as large as the cache, every
+//! Faults while the cache is full: threads access memory four times as large as the cache, every
 //! other access a store, so that almost every fault evicts, and many evictions write back.
 
 use anyhow::{Result, ensure};
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::{
     blades::{Blades, CACHE},
-    order::{Access, Answer, Order},
+    task::{Access, Answer, Task},
 };
 
-/// Bytes that the threads roam.
+/// Bytes that the threads access.
 const ROAMED: u64 = 4 * CACHE;
 const PAGES: u64 = ROAMED / PAGE_SIZE as u64;
 
@@ -27,7 +27,7 @@ pub(super) struct Evicting {
 pub(super) fn measure(blades: &mut Blades, millis: u64) -> Result<Evicting> {
     let first = blades.map(ROAMED)?;
     // From here on the cache is full, and of dirty pages.
-    blades.worker(0).times(&Order::Touch {
+    blades.worker(0).times(&Task::Touch {
         first,
         stride: PAGE_SIZE as u64,
         count: PAGES as usize,
@@ -44,13 +44,13 @@ pub(super) fn measure(blades: &mut Blades, millis: u64) -> Result<Evicting> {
 fn rate(blades: &mut Blades, first: u64, threads: u64, millis: u64) -> Result<f64> {
     let before = blades.report(0)?;
     let worker = blades.worker(0);
-    let order = Order::Roam {
+    let task = Task::RandomAccess {
         first,
         pages: PAGES,
         threads,
         millis,
     };
-    let nanos = match worker.ask(&order)? {
+    let nanos = match worker.ask(&task)? {
         Answer::Roamed { nanos } => nanos,
         other => return Err(worker.unexpected(&other)),
     };

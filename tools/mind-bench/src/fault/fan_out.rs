@@ -1,10 +1,10 @@
-//! Which part of the system copies an invalidation: a choice of the run, which the testbed is made with and the report
-//! names.
+//! Which part of the system copies an invalidation: a choice of the run, made with the testbed and named in the
+//! report.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Who copies an invalidation for several blades.
+/// What copies an invalidation for several blades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FanOut {

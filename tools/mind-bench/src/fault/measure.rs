@@ -1,4 +1,4 @@
-//! The order of a run: limits and transitions by turns, so that whatever else the machine does hits all of them.
+//! The order of a run: limits and transitions by turns, so that other load of the machine affects all of them alike.
 
 use std::{collections::BTreeMap, io::IsTerminal as _};
 
@@ -7,16 +7,16 @@ use mind_cli::Interrupt;
 
 use super::{
     blades::Blades,
-    crew::Worker,
     eviction::{self, Evicting},
     fan_out::FanOut,
     network,
-    order::Order,
     placement::{Awake, Placement, Sharing},
     report::{Measured, MeasuredTransition},
     samples::{Quantiles, Samples},
+    task::Task,
     transitions::{BATCH, Transitions},
     userfault::{self, Handler},
+    workers::Worker,
 };
 
 /// Local faults for each access of a transition: they cost less and vary more.
@@ -41,9 +41,9 @@ pub(super) fn measure(run: &Run, interrupt: &Interrupt) -> Result<Measured> {
     let placement = Placement::new(run.placement)?;
     let awake = Awake::hold();
     if let Err(error) = &awake {
-        eprintln!("{error:#}: figures are those of processors that sleep");
+        eprintln!("{error:#}: figures include processors' wake-up from idle states");
     }
-    // Before and after, since there is one testbed at a time and the machine's mood changes.
+    // Before and after, since there is one testbed at a time and the machine's speed varies.
     let mut network = Samples::default();
     let exchanges = run.samples * EXCHANGES_PER_ACCESS;
     progress("the bare network");
@@ -101,15 +101,16 @@ fn on(blades: &mut Blades, local: &mut Local, run: &Run, interrupt: &Interrupt) 
     let mut userfault = Samples::default();
     let mut by_process = Samples::default();
     let mut transitions = Transitions::default();
-    // Round by round: whatever else the machine does hits the limit and all transitions.
+    // Round by round, so that other load of the machine affects the limit and all transitions
+    // alike.
     let batches: Vec<_> = batches(run.samples).collect();
     for (round, &batch) in batches.iter().enumerate() {
         progress(&format!("round {} of {}", round + 1, batches.len()));
-        let order = Order::Measure {
+        let task = Task::Measure {
             count: batch * LOCAL_PER_ACCESS,
         };
-        userfault.add(local.by_thread.times(&order)?);
-        by_process.add(local.by_process.times(&order)?);
+        userfault.add(local.by_thread.times(&task)?);
+        by_process.add(local.by_process.times(&task)?);
         transitions.round(blades, batch, interrupt)?;
     }
     progress("evicting");
@@ -145,7 +146,7 @@ fn quantiles(samples: Samples) -> Result<Quantiles> {
     samples.quantiles().context("nothing was measured")
 }
 
-/// Says what is going on, where somebody watches.
+/// Prints progress, on a terminal.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         // Over whatever was there.

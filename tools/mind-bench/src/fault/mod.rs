@@ -1,29 +1,29 @@
 //! What a remote page fault costs, as the thread that faults sees it: every transition between two
-//! compute blades, beside what no fault can be faster than, measured in the same run on the same
+//! compute blades, beside the lower limits of a fault's time, measured in the same run on the same
 //! processors.
 //!
 //! * [`measure`]: the order of a run,
 //! * [`placement`]: which thread runs where, [`fan_out`]: what copies invalidations,
 //! * [`userfault`] and [`network`]: the two limits,
 //! * [`blades`]: the system that is measured; [`transitions`] and [`eviction`]: what is measured,
-//! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`order`]: what
-//!   they are told; [`crew`]: how the bench sees them,
-//! * [`samples`] and [`report`]: what is made of it.
+//! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`task`]: what
+//!   they are told; [`workers`]: how the bench sees them,
+//! * [`samples`] and [`report`]: the results.
 
 mod blades;
-mod crew;
 mod eviction;
 mod fan_out;
 mod measure;
 mod network;
-pub(crate) mod order;
 mod placement;
 mod program;
 mod report;
 mod samples;
+pub(crate) mod task;
 mod transitions;
 mod userfault;
 pub(crate) mod worker;
+mod workers;
 
 use std::io::Write as _;
 
@@ -48,12 +48,12 @@ pub(crate) struct Args {
     /// Milliseconds of faults while pages are evicted, for each number of threads.
     #[arg(long, default_value_t = 2000)]
     evict_ms: u64,
-    /// Whether a program and the thread that works on its faults share a processor; in the limits as
+    /// Whether a program and the thread that handles its faults share a processor; in the limits as
     /// in the system. By default they do not, where there are two, as Linux would have it: it wakes
     /// a thread on a processor that is idle.
     #[arg(long, value_enum)]
     placement: Option<Sharing>,
-    /// Who copies an invalidation for several blades.
+    /// What copies an invalidation for several blades.
     #[arg(long, value_enum, default_value_t = FanOut::Switch)]
     fan_out: FanOut,
 }
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         fan_out: args.fan_out,
     };
     let measured = measure(&run, &interrupt);
-    // Whatever failed then, it was meant to end.
+    // Errors after an interrupt are caused by it.
     interrupt.check()?;
     let report = Report::new(measured?);
     if args.json {
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if report.strays > 0 {
         eprintln!(
-            "{} accesses took another way through the directory than they should have",
+            "{} accesses caused another transition of the directory than they should have",
             report.strays
         );
     }

@@ -29,20 +29,20 @@ use rustix::{
 };
 
 use super::{
-    crew::Worker,
-    order::{Answer, Order},
     placement::Placement,
+    task::{Answer, Task},
     worker::{Serve, misplaced},
+    workers::Worker,
 };
 
-/// Who asks, and who answers.
+/// The blade that sends requests, and the one that answers.
 const REQUESTER: &str = "c0";
 const SERVER: &str = "m0";
 /// Exchanges before it counts: addresses are resolved, caches warm.
 const WARM_UP: usize = 200;
 /// How long an answer may take before it is lost, which ends the bench.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What the answers' page is made of.
+/// The bytes of the answers' page.
 const FILLING: u8 = 0x5a;
 
 /// Brings the bare network up, measures `count` exchanges, and takes it down.
@@ -63,7 +63,7 @@ pub(super) fn measure(
     let _bare = bare(&testbed).context("cannot make the bare network")?;
     let address = |name| -> Result<Ipv4Addr> { Ok(testbed.plan().blade(name)?.address) };
     let args = [
-        // It does what the engine does in the system.
+        // It is the counterpart of the engine in the system.
         format!("--cpu={}", placement.engine(0)),
         "network".to_owned(),
         format!("--own={}", address(REQUESTER)?),
@@ -72,8 +72,8 @@ pub(super) fn measure(
     let mut worker = Worker::start("the requester", args, interrupt, |command| {
         Ok(testbed.spawn(REQUESTER, command)?)
     })?;
-    worker.times(&Order::Measure { count: WARM_UP })?;
-    worker.times(&Order::Measure { count })
+    worker.times(&Task::Measure { count: WARM_UP })?;
+    worker.times(&Task::Measure { count })
 }
 
 /// Loads and attaches the bare programs.
@@ -88,7 +88,7 @@ fn bare(testbed: &Testbed) -> Result<Bare> {
         bare.connect(server, requester)?;
         Ok(bare)
     })?;
-    // Who answers is there before anybody can ask.
+    // The answering side is ready before requests are sent.
     testbed.within(SERVER, || -> Result<()> {
         Ok(bare.attach_answer(INTERFACE)?)
     })?;
@@ -120,7 +120,7 @@ impl Requester {
             .with_context(|| format!("cannot bind to {address}"))?;
         let server = SocketAddrV4::new(server, UDP_PORT);
         rustix::net::connect(&socket, &server)
-            .with_context(|| format!("there is no way to {server}"))?;
+            .with_context(|| format!("there is no route to {server}"))?;
         mind_dataplane::checksum::leave_out(&socket).context("cannot switch UDP checksums off")?;
         Ok(Self {
             socket,
@@ -128,7 +128,7 @@ impl Requester {
         })
     }
 
-    /// Asks and looks out for the answer; nanoseconds.
+    /// Sends a request and polls for the answer; returns nanoseconds.
     fn exchange(&mut self, request: &mut [u8], answer: &mut [u8]) -> Result<u64> {
         self.seq = self.seq.next();
         let message = Body::read(PageRequest {
@@ -169,19 +169,19 @@ impl Requester {
                 body: Body::ReadResponse { data, .. },
             }) => ensure!(
                 envelope.seq == self.seq && data == &[FILLING; PAGE_SIZE],
-                "the bare network answers something else than was asked"
+                "the bare network's answer is for another request"
             ),
             Ok(other) => bail!("the bare network answers with {:?}", other.body.opcode()),
-            Err(error) => bail!("the bare network's answer is no message: {error}"),
+            Err(error) => bail!("the bare network's answer cannot be parsed: {error}"),
         }
         Ok(nanos)
     }
 }
 
 impl Serve for Requester {
-    fn serve(&mut self, order: &Order) -> Result<Answer> {
-        let Order::Measure { count } = *order else {
-            return Err(misplaced(order));
+    fn serve(&mut self, task: &Task) -> Result<Answer> {
+        let Task::Measure { count } = *task else {
+            return Err(misplaced(task));
         };
         let mut request = [0; PAGE_REQUEST_LEN];
         let mut answer = [0; MAX_LEN];

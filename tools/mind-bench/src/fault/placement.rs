@@ -1,5 +1,5 @@
-//! Which thread runs on which processor, and that processors do not fall asleep: the same for the
-//! limits and for the system, since both decide more about a fault than anything else.
+//! Which thread runs on which processor, and that processors do not enter idle states: the same for
+//! the limits and for the system, since both affect a fault's time most.
 
 use std::{
     fs::{self, File},
@@ -11,12 +11,12 @@ use clap::ValueEnum;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
-/// The name of the thread that works on faults in a compute blade's agent.
+/// The name of the thread that handles faults in a compute blade's agent.
 const ENGINE: &str = "engine";
 /// Keeps processors awake (`Documentation/power/pm_qos_interface.rst`).
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// Whether who faults and who works on the fault share a processor.
+/// Whether the thread that faults and the one that handles the fault share a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sharing {
@@ -68,7 +68,7 @@ impl Placement {
         self.nth(blade)
     }
 
-    /// Where the agent of compute blade `blade` works on faults, and sends and receives.
+    /// Where the agent of compute blade `blade` handles faults, sends and receives.
     pub(super) fn engine(&self, blade: usize) -> usize {
         match self.sharing {
             Sharing::Same => self.nth(blade),
@@ -92,7 +92,7 @@ pub(super) fn unpin() -> Result<()> {
     set(None, 0..CpuSet::MAX_CPU)
 }
 
-/// Keeps the thread that works on faults in the compute agent `agent` on one processor.
+/// Keeps the thread that handles faults in the compute agent `agent` on one processor.
 pub(super) fn pin_engine(agent: i32, cpu: usize) -> Result<()> {
     let folder = format!("/proc/{agent}/task");
     let threads = fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?;
@@ -116,7 +116,7 @@ fn set(thread: Option<Pid>, cpus: impl IntoIterator<Item = usize>) -> Result<()>
     sched_setaffinity(thread, &set).context("cannot bind a thread to its processor")
 }
 
-/// Keeps all processors awake while it is there.
+/// Keeps all processors out of idle states until dropped.
 #[derive(Debug)]
 pub(super) struct Awake {
     _file: File,

@@ -11,8 +11,8 @@ use mind_client::{Memory, Process};
 use mind_common::addr::{PAGE_SIZE, WINDOW_BASE, WINDOW_SIZE};
 
 use super::{
-    order::{Access, Answer, DOMAIN, Order},
     placement,
+    task::{Access, Answer, DOMAIN, Task},
     worker::{Serve, misplaced},
 };
 
@@ -34,9 +34,9 @@ impl Program {
 }
 
 impl Serve for Program {
-    fn serve(&mut self, order: &Order) -> Result<Answer> {
-        match *order {
-            Order::Map { length } => {
+    fn serve(&mut self, task: &Task) -> Result<Answer> {
+        match *task {
+            Task::Map { length } => {
                 let memory = self
                     .process
                     .map(length, mind_client::Access::Write)
@@ -44,12 +44,12 @@ impl Serve for Program {
                 self.mapped = Some(memory);
                 Ok(Answer::Mapped { first: memory.va() })
             }
-            Order::Unmap => {
+            Task::Unmap => {
                 let memory = self.mapped.take().context("nothing is allocated")?;
                 self.process.unmap(memory).context("cannot free memory")?;
                 Ok(Answer::Unmapped)
             }
-            Order::Touch {
+            Task::Touch {
                 first,
                 stride,
                 count,
@@ -61,16 +61,16 @@ impl Serve for Program {
                     nanos: touch(pages, count, access),
                 })
             }
-            Order::Roam {
+            Task::RandomAccess {
                 first,
                 pages,
                 threads,
                 millis,
             } => {
                 check(first, PAGE_SIZE as u64, pages)?;
-                roam(first, pages, threads, Duration::from_millis(millis))
+                access(first, pages, threads, Duration::from_millis(millis))
             }
-            Order::Measure { .. } => Err(misplaced(order)),
+            Task::Measure { .. } => Err(misplaced(task)),
         }
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn touch(pages: impl Iterator<Item = u64>, count: usize, access: Acce
 /// The first word of a page.
 fn word(page: u64) -> &'static AtomicU64 {
     // SAFETY: the page lies in the window, which is mapped for as long as the process is there
-    // (`check`, or the caller's own); atomic words may be shared with anybody.
+    // (`check`, or the caller's own); atomic words may be shared.
     unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(page as usize) }
 }
 
@@ -119,8 +119,8 @@ fn perform(word: &AtomicU64, access: Access) {
 }
 
 /// Lets threads access pages at random for a while.
-fn roam(first: u64, pages: u64, threads: u64, length: Duration) -> Result<Answer> {
-    ensure!(threads > 0, "nobody is to roam");
+fn access(first: u64, pages: u64, threads: u64, length: Duration) -> Result<Answer> {
+    ensure!(threads > 0, "no thread is to access memory");
     let begin = Instant::now();
     let until = begin + length;
     std::thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn roam(first: u64, pages: u64, threads: u64, length: Duration) -> Result<Answer
             .map(|seed| {
                 scope.spawn(move || -> Result<()> {
                     if threads > 1 {
-                        // One processor is not for all of them.
+                        // They do not all run on one processor.
                         placement::unpin()?;
                     }
                     wander(first, pages, seed, until);

@@ -1,4 +1,4 @@
-//! What the bench says: limits, transitions, faults while pages are evicted; and whether bounds are
+//! The bench's report: limits, transitions, faults while pages are evicted; and whether bounds are
 //! kept.
 
 use std::collections::BTreeMap;
@@ -23,9 +23,9 @@ const M_BOUND: f64 = 2.5;
 /// The bench's answer. The keys are part of its interface.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Who shares a processor.
+    /// Which threads share a processor.
     pub(super) placement: Sharing,
-    /// Who copies an invalidation for several blades.
+    /// What copies an invalidation for several blades.
     pub(super) fan_out: FanOut,
     /// Whether the processors were kept from sleeping.
     pub(super) kept_awake: bool,
@@ -36,7 +36,7 @@ pub(super) struct Report {
     pub(super) transitions: BTreeMap<String, MeasuredTransition>,
     pub(super) ratios: Ratios,
     pub(super) evicting_faults_per_s: Evicting,
-    /// Accesses that took another way through the directory than they should have.
+    /// Accesses that caused another transition of the directory than they should have.
     pub(super) strays: usize,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct Report {
 pub(super) struct MeasuredTransition {
     #[serde(flatten)]
     pub(super) times: Quantiles,
-    /// Of the median, what the agent saw: from reading the fault to resolving it. The rest is the
-    /// kernel's, waking up the agent and the thread that faulted.
+    /// The agent's part of the median: from reading the fault to resolving it. The rest is the
+    /// kernel's wake-ups of the agent and of the thread that faulted.
     pub(super) agent_p50_us: f64,
 }
 
-/// What a fault cannot be faster than.
+/// The lower limits of a fault's time.
 #[derive(Debug, Serialize)]
 pub(super) struct Limits {
     /// A fault that is resolved locally; the median.
@@ -141,7 +141,7 @@ impl Report {
             .collect()
     }
 
-    /// For people.
+    /// As text.
     pub(super) fn text(&self) -> String {
         let Evicting { t1, t8 } = self.evicting_faults_per_s;
         format!(

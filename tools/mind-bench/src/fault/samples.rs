@@ -1,4 +1,4 @@
-//! Times of single accesses, and what is said of many of them.
+//! Times of single accesses, and their quantiles.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! The transitions: programs touch the same pages in an order that makes each batch of accesses
-//! one transition, and what the agents count proves that it was.
+//! The transitions: programs touch the same pages in an order that makes each batch of accesses one
+//! transition, and the agents' counters prove that it was.
 //!
 //! Every page lies in a region of its own, and every round in fresh memory, which is freed at its
 //! end: so nothing that one access does is part of another's time, and nothing is ever evicted.
@@ -16,16 +16,16 @@ use mind_common::{
 
 use super::{
     blades::{Blades, CACHE},
-    order::{Access, Order},
     samples::Samples,
+    task::{Access, Task},
 };
 
 /// Pages of each kind in a round, at most: all kinds fit in a cache, with room for its reserve.
 pub(super) const BATCH: usize = 250;
 /// From one page to the next: a region, so that each has one of its own.
 const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
-/// Of so many accesses, one may have taken another way: a packet was lost, and its request came
-/// twice.
+/// Of so many accesses, one may have caused another transition: a packet was lost, and its request
+/// came twice.
 const ACCESSES_PER_STRAY: usize = 200;
 
 const _: () = assert!(3 * BATCH < CACHE as usize / PAGE_SIZE * 9 / 10);
@@ -64,7 +64,7 @@ const fn step(blade: usize, access: Access, pages: Pages, transition: Transition
 /// A transition that is told apart from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The way through the directory.
+    /// The transition of the directory.
     pub(super) transition: Transition,
     /// Whether several blades are invalidated for it.
     several: bool,
@@ -159,10 +159,10 @@ pub(super) const MEASURED: [Kind; 7] = [
 pub(super) struct Transitions {
     /// Times by [`Kind::key`].
     pub(super) samples: BTreeMap<String, Samples>,
-    /// What the agent says that its median was over all accesses of that way, from reading the fault to resolving it;
-    /// by [`Kind::key`], in microseconds.
+    /// The agent's median over all accesses of that transition, from reading the fault to resolving it; by
+    /// [`Kind::key`], in microseconds.
     pub(super) agent_us: BTreeMap<String, f64>,
-    /// Accesses that took another way than they should have.
+    /// Accesses that caused another transition than they should have.
     pub(super) strays: usize,
 }
 
@@ -178,7 +178,7 @@ impl Transitions {
         let first = blades.map(3 * half)?;
         for step in STEPS {
             interrupt.check()?;
-            let order = Order::Touch {
+            let task = Task::Touch {
                 first: match step.pages {
                     Pages::Read => first,
                     Pages::Written => first + half,
@@ -189,7 +189,7 @@ impl Transitions {
                 access: step.access,
             };
             let before = blades.report(step.blade)?.transitions;
-            let nanos = blades.worker(step.blade).times(&order)?;
+            let nanos = blades.worker(step.blade).times(&task)?;
             let after = blades.report(step.blade)?.transitions;
             let taken = taken(&before, &after);
             let transition = step.kind.transition;
@@ -220,7 +220,7 @@ impl Transitions {
     }
 }
 
-/// How often each way was taken between two reports of an agent.
+/// How often each transition was caused between two reports of an agent.
 fn taken(before: &[TransitionReport], after: &[TransitionReport]) -> BTreeMap<String, usize> {
     let count_before = |name: &str| {
         let transition = before
@@ -240,7 +240,8 @@ fn taken(before: &[TransitionReport], after: &[TransitionReport]) -> BTreeMap<St
         .collect()
 }
 
-/// How many of `count` accesses did not take the way `transition`, or how many others there were.
+/// How many of `count` accesses did not cause `transition`, or how many other transitions there
+/// were.
 fn strays(taken: &BTreeMap<String, usize>, transition: Transition, count: usize) -> usize {
     let right = taken.get(transition.name()).copied().unwrap_or(0);
     let others = taken.values().sum::<usize>() - right;
@@ -249,7 +250,7 @@ fn strays(taken: &BTreeMap<String, usize>, transition: Transition, count: usize)
 
 fn described(taken: &BTreeMap<String, usize>) -> String {
     if taken.is_empty() {
-        return "no faults that were told a way".to_owned();
+        return "no faults with a transition".to_owned();
     }
     let ways = taken
         .iter()
@@ -302,18 +303,19 @@ mod tests {
             let transition = match (*state, step.access) {
                 (State::Invalid, Access::Read) => Transition::InvalidToShared,
                 (State::Invalid, Access::Write) => Transition::InvalidToModified,
-                (State::Shared(who), Access::Read) => {
-                    assert!(!who[step.blade], "this would be no fault");
+                (State::Shared(holders), Access::Read) => {
+                    assert!(!holders[step.blade], "this would be no fault");
                     Transition::SharedToShared
                 }
-                (State::Shared(who), Access::Write) => {
-                    let others = (0..who.len()).filter(|&blade| blade != step.blade && who[blade]);
+                (State::Shared(holders), Access::Write) => {
+                    let others =
+                        (0..holders.len()).filter(|&blade| blade != step.blade && holders[blade]);
                     let expected = if step.kind.several { 2 } else { 1 };
                     assert_eq!(others.count(), expected, "so many are invalidated");
                     Transition::SharedToModified
                 }
-                (State::Modified(who), access) => {
-                    assert_ne!(who, step.blade, "this would be no fault");
+                (State::Modified(holders), access) => {
+                    assert_ne!(holders, step.blade, "this would be no fault");
                     match access {
                         Access::Read => Transition::ModifiedToShared,
                         Access::Write => Transition::ModifiedToModified,
@@ -324,15 +326,15 @@ mod tests {
             *state = match (*state, step.access) {
                 (_, Access::Write) => State::Modified(step.blade),
                 (before, Access::Read) => {
-                    let mut who = match before {
-                        State::Shared(who) => who,
+                    let mut holders = match before {
+                        State::Shared(holders) => holders,
                         State::Invalid | State::Modified(_) => [false; 3],
                     };
                     if let State::Modified(owner) = before {
-                        who[owner] = true;
+                        holders[owner] = true;
                     }
-                    who[step.blade] = true;
-                    State::Shared(who)
+                    holders[step.blade] = true;
+                    State::Shared(holders)
                 }
             };
         }

@@ -1,6 +1,6 @@
 //! The first limit: a fault on a missing page of shared memory that another thread of the same
 //! process resolves at once. The memory, the descriptor and the way to wait are those of a compute
-//! blade's agent; nobody is asked for the page.
+//! blade's agent; no request is sent for the page.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -16,22 +16,22 @@ use rustix::{
 };
 
 use super::{
-    crew::Worker,
-    order::{Access, Answer, Order},
     placement::{self, Placement},
     program,
+    task::{Access, Answer, Task},
     worker::{Serve, misplaced},
+    workers::Worker,
 };
 
 /// From one page to the next: as far as in the transitions.
 const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
 
-/// Who resolves the faults.
+/// What resolves the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Handler {
     /// A thread of the process that faults: the limit.
     Thread,
-    /// Another process, as in the system: how much of what the system takes longer is that.
+    /// Another process, as in the system: shows how much of the system's time that costs.
     Process,
 }
 
@@ -106,7 +106,8 @@ impl Local {
         Ok(nanos[1..].to_vec())
     }
 
-    /// Resolves `count` faults, or ends the process: whoever waits for a page would wait for ever.
+    /// Resolves `count` faults, or ends the process: a thread that waits for a page would wait for
+    /// ever.
     fn handle(&self, epoll: &OwnedFd, count: usize) {
         let handled = placement::pin(self.engine).and_then(|()| self.resolve(epoll, count));
         if let Err(error) = handled {
@@ -149,15 +150,15 @@ impl Local {
 }
 
 impl Serve for Local {
-    fn serve(&mut self, order: &Order) -> Result<Answer> {
-        match *order {
-            Order::Measure { count } => {
+    fn serve(&mut self, task: &Task) -> Result<Answer> {
+        match *task {
+            Task::Measure { count } => {
                 ensure!(count > 0, "nothing is to be measured");
-                // The first one is the handler's beginning, and is not told.
+                // The first one includes the handler's start, and is not reported.
                 let nanos = self.measure(count + 1)?;
                 Ok(Answer::Times { nanos })
             }
-            _ => Err(misplaced(order)),
+            _ => Err(misplaced(task)),
         }
     }
 }
@@ -165,8 +166,8 @@ impl Serve for Local {
 /// Does `work` in a child process, which ends with the calling one at the latest. The window is not
 /// the child's (`MADV_DONTFORK`); its descriptor is.
 fn fork(work: impl FnOnce()) -> Result<Pid> {
-    // SAFETY: a worker that measures has one thread at this point, so in the child nobody holds any
-    // lock, and it may do what it likes.
+    // SAFETY: a worker that measures has one thread at this point, so in the child no lock is held,
+    // and any call is allowed.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // Without it, a worker that is killed would leave the child behind.

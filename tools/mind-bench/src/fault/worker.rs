@@ -1,5 +1,5 @@
-//! A worker: the process that faults, or that exchanges packets, and times it. It does what stdin
-//! says, one order at a time, and ends with stdin.
+//! A worker: the process that faults, or that exchanges packets, and times it. It carries out the
+//! tasks on stdin, one at a time, and ends with stdin.
 
 use std::{
     io::{self, BufReader},
@@ -11,13 +11,13 @@ use mind_workers::lines;
 
 use super::{
     network::Requester,
-    order::{Answer, Order},
     placement,
     program::Program,
+    task::{Answer, Task},
     userfault::{Handler, Local},
 };
 
-/// What a worker is told when it is started.
+/// A worker's command line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where it runs.
@@ -31,9 +31,9 @@ pub(crate) struct Args {
 enum Role {
     /// A program on a compute blade.
     Program,
-    /// Faults that are resolved without asking anybody.
+    /// Faults that are resolved without a request.
     Userfault {
-        /// By whom.
+        /// By what.
         #[arg(long, value_enum)]
         handler: Handler,
         /// Where they are resolved.
@@ -51,10 +51,10 @@ enum Role {
     },
 }
 
-/// What carries orders out.
+/// The part of a worker that carries tasks out.
 pub(super) trait Serve {
-    /// Does what the order says.
-    fn serve(&mut self, order: &Order) -> Result<Answer>;
+    /// Carries a task out.
+    fn serve(&mut self, task: &Task) -> Result<Answer>;
 }
 
 /// Runs a worker to its end.
@@ -66,10 +66,10 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         Role::Network { own, server } => Box::new(Requester::bind(*own, *server)?),
     };
     tell(&Answer::Ready)?;
-    // No thread listens meanwhile: a worker that measures may fork.
+    // No other thread reads stdin meanwhile: a worker that measures may fork.
     let mut input = BufReader::new(io::stdin());
-    while let Some(order) = lines::receive(&mut input).context("cannot read what to do")? {
-        tell(&role.serve(&order)?)?;
+    while let Some(task) = lines::receive(&mut input).context("cannot read what to do")? {
+        tell(&role.serve(&task)?)?;
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ fn tell(answer: &Answer) -> Result<()> {
     lines::send(io::stdout().lock(), answer).context("cannot answer the bench")
 }
 
-/// The error about an order for another role.
-pub(super) fn misplaced(order: &Order) -> anyhow::Error {
-    anyhow::anyhow!("this worker cannot do {order:?}")
+/// The error about a task for another role.
+pub(super) fn misplaced(task: &Task) -> anyhow::Error {
+    anyhow::anyhow!("this worker cannot do {task:?}")
 }

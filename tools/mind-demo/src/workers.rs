@@ -1,4 +1,4 @@
-//! The workers as the demo sees them: processes in the blades' namespaces, all with parts of one job.
+//! The demo's workers: processes in the blades' namespaces, all with parts of one job.
 
 use std::io::{self, BufWriter};
 use std::sync::mpsc::Sender;
@@ -14,26 +14,26 @@ use crate::{
     job::{self, Event, Job, LOADER},
 };
 
-/// A worker's event, with the ranks if it is done and tells them.
+/// A worker's event, with the ranks if it is done and sends them.
 pub type Report = (Event, Vec<f64>);
 
-/// What the demo waits for.
+/// An event that the demo waits for.
 #[derive(Debug)]
 pub enum Happening {
-    /// A worker reports, or says no more.
+    /// A worker's report, or the end of its output.
     Heard(usize, Heard<Report>),
-    /// Somebody wants the demo to end.
+    /// The demo was interrupted.
     Interrupted,
 }
 
 /// All workers. They are killed with this value.
 #[derive(Debug)]
-pub struct Crew {
+pub struct Workers {
     blades: Vec<String>,
     members: Vec<Member>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts a worker on each of `blades`, all with the same job but for their number, and lets
     /// them report to `to`.
     ///
@@ -57,7 +57,7 @@ impl Crew {
                 command,
                 |command| testbed.spawn(blade, command),
                 read,
-                // Nobody listens once the demo is over.
+                // The receiver is gone once the demo is over.
                 move |heard| to.send(Happening::Heard(worker, heard)).is_ok(),
             )?;
             let job = Job {
@@ -66,7 +66,7 @@ impl Crew {
             };
             member
                 .write(|stdin| brief(BufWriter::with_capacity(1 << 16, stdin), &job, graph))
-                .with_context(|| format!("cannot tell the worker on {blade} its job"))?;
+                .with_context(|| format!("cannot send the worker on {blade} its job"))?;
             members.push(member);
         }
         Ok(Self {
@@ -85,24 +85,24 @@ impl Crew {
         self.members.is_empty()
     }
 
-    /// The error about a worker that says no more: how it ended, and its last words.
+    /// The error about a worker whose output has ended: how it ended, and the end of its stderr.
     pub fn silent(&mut self, worker: usize, error: Option<&io::Error>) -> Failed {
         self.members[worker].silent(error)
     }
 
-    /// The error about workers that have shown no life for `patience`: those that are not `done`.
+    /// The error about workers that have not reported for `patience`: those that are not `done`.
     pub fn late(&self, done: impl Fn(usize) -> bool, patience: Duration) -> anyhow::Error {
         let blades = self.blades.iter().enumerate();
         let late = blades.filter(|(worker, _)| !done(*worker));
         let names: Vec<_> = late.map(|(_, blade)| blade.as_str()).collect();
         anyhow::anyhow!(
-            "no worker has shown life for {} s; unfinished: {}; --patience SECONDS waits longer",
+            "no worker has reported for {} s; unfinished: {}; --patience SECONDS waits longer",
             patience.as_secs_f64(),
             names.join(", ")
         )
     }
 
-    /// Tells all workers to leave, and waits until they have.
+    /// Ends all workers, and waits until they have ended.
     ///
     /// # Errors
     ///
@@ -159,13 +159,15 @@ mod tests {
             matches!(&second, Heard::Said((Event::Done(_), ranks)) if ranks.len() == 1),
             "{second:?}"
         );
-        let crew = Crew {
+        let workers = Workers {
             blades: vec!["c7".to_owned()],
             members: vec![member],
         };
-        assert_eq!(crew.len(), 1);
-        let late = crew.late(|_| false, Duration::from_secs(3)).to_string();
+        assert_eq!(workers.len(), 1);
+        let late = workers.late(|_| false, Duration::from_secs(3)).to_string();
         assert!(late.contains("unfinished: c7;"), "{late}");
-        crew.dismiss().expect("it leaves with the end of its stdin");
+        workers
+            .dismiss()
+            .expect("it leaves with the end of its stdin");
     }
 }

@@ -1,6 +1,6 @@
-//! What a worker is told to do, and its answers. The process ends with its stdin, whatever its threads
-//! wait for: so it leaves when it is told to, and when whoever started it is gone. (A parent death
-//! signal would come with the *thread* that started it, which lives only to enter a namespace.)
+//! A worker's requests and its answers. The process ends with its stdin, whatever its threads wait for: when the tool
+//! closes it, and when the tool is gone. (A parent death signal would come with the *thread* that started it, which
+//! lives only to enter a namespace.)
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process;
@@ -12,15 +12,15 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::lines;
 
-/// The exit code of a worker that was left alone with something to do.
-pub const ORPHANED: i32 = 3;
+/// The exit code of a worker whose stdin ended before it was idle.
+pub const STDIN_ENDED: i32 = 3;
 
-/// Whether a worker has nothing to do, so that it may be told to leave.
+/// Whether a worker is idle, so that the end of its stdin is expected.
 #[derive(Clone, Debug, Default)]
 pub struct Idle(Arc<AtomicBool>);
 
 impl Idle {
-    /// Says whether it has nothing to do.
+    /// Sets whether it is idle.
     pub fn set(&self, idle: bool) {
         self.0.store(idle, Ordering::SeqCst);
     }
@@ -30,13 +30,13 @@ impl Idle {
         if self.0.load(Ordering::SeqCst) {
             process::exit(0);
         }
-        eprintln!("stdin has ended: whoever started this process is gone");
-        process::exit(ORPHANED);
+        eprintln!("stdin has ended: the process that started this one is gone");
+        process::exit(STDIN_ENDED);
     }
 }
 
 /// Ends the process when `input`, which is its stdin, ends: with 0 if it is idle then, else with
-/// [`ORPHANED`]. What else is in `input` is passed over.
+/// [`STDIN_ENDED`]. Other content of `input` is ignored.
 ///
 /// # Errors
 ///
@@ -53,20 +53,20 @@ pub fn watch(mut input: impl Read + Send + 'static, idle: &Idle) -> io::Result<(
     Ok(())
 }
 
-/// Orders on stdin, a line of JSON each, to be answered on stdout.
+/// Requests on stdin, a line of JSON each, to be answered on stdout.
 #[derive(Debug)]
-pub struct Orders<O> {
+pub struct Requests<O> {
     told: Receiver<io::Result<O>>,
     idle: Idle,
 }
 
-impl<O: DeserializeOwned + Send + 'static> Orders<O> {
-    /// Listens to stdin. From now on the process ends with it: with 0 if every order was answered,
-    /// else with [`ORPHANED`].
+impl<O: DeserializeOwned + Send + 'static> Requests<O> {
+    /// Reads stdin. From now on the process ends with it: with 0 if every request was answered,
+    /// else with [`STDIN_ENDED`].
     ///
     /// # Errors
     ///
-    /// When the thread that listens cannot be started.
+    /// When the thread that reads cannot be started.
     pub fn listen() -> io::Result<Self> {
         let (sender, told) = mpsc::channel();
         let idle = Idle::default();
@@ -87,24 +87,24 @@ impl<O: DeserializeOwned + Send + 'static> Orders<O> {
         Ok(Self { told, idle })
     }
 
-    /// Waits for the next order.
+    /// Waits for the next request.
     ///
     /// # Errors
     ///
-    /// When what comes is none.
+    /// When a line is not a request.
     pub fn next(&self) -> io::Result<O> {
         self.told
             .recv()
             .unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Answers an order, or says that the worker is ready for one.
+    /// Answers a request, or reports that the worker is ready for one.
     ///
     /// # Errors
     ///
-    /// When nobody listens.
+    /// When stdout is closed.
     pub fn answer(&self, answer: &impl Serialize) -> io::Result<()> {
-        // Before it is said, since the answer to it may be the end of stdin.
+        // Before the answer is sent, since the tool may close stdin after it.
         self.idle.set(true);
         lines::send(io::stdout().lock(), answer)
     }

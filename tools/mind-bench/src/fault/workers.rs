@@ -1,4 +1,4 @@
-//! A worker as the bench sees it: it is given orders one by one. One that is dropped is killed.
+//! The bench's side of a worker: it sends tasks one by one. Dropping it kills the worker.
 
 use std::{
     process::{Child, Command},
@@ -10,17 +10,17 @@ use anyhow::{Context as _, Result, bail};
 use mind_cli::{Interrupt, Interrupted};
 use mind_workers::{Heard, Member, lines, member};
 
-use super::order::{Answer, Order, WORKER};
+use super::task::{Answer, Task, WORKER};
 
-/// How long an order may take before the bench gives up. Not a bound on performance.
+/// How long a task may take before the bench gives up. Not a bound on performance.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the bench waits for.
 #[derive(Debug)]
 enum Event {
-    /// The worker answers, or says no more.
+    /// The worker answered, or its output ended.
     Heard(Heard<Answer>),
-    /// Somebody wants the bench to end.
+    /// The bench was interrupted.
     Interrupted,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as a worker with these arguments, by `spawn`, which says where, and
+    /// Starts this program as a worker with these arguments, by `spawn`, which decides where, and
     /// waits until it is ready.
     pub(super) fn start(
         name: &str,
@@ -46,7 +46,7 @@ impl Worker {
         let mut worker = Self::of(name, command, interrupt, spawn)?;
         match worker.wait()? {
             Answer::Ready => Ok(worker),
-            other => bail!("{name} is not ready but says {other:?}"),
+            other => bail!("{name} is not ready but sent {other:?}"),
         }
     }
 
@@ -59,23 +59,23 @@ impl Worker {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
         // It may have ended.
-        interrupt.tell(move || drop(to.send(Event::Interrupted)));
+        interrupt.on_interrupt(move || drop(to.send(Event::Interrupted)));
         let pass = move |heard| sender.send(Event::Heard(heard)).is_ok();
         let member = Member::start(name, command, spawn, lines::receive, pass)?;
         Ok(Self { member, events })
     }
 
-    /// Gives an order and waits for the answer.
-    pub(super) fn ask(&mut self, order: &Order) -> Result<Answer> {
+    /// Sends a task and waits for the answer.
+    pub(super) fn ask(&mut self, task: &Task) -> Result<Answer> {
         self.member
-            .tell(order)
-            .with_context(|| format!("cannot tell {} what to do", self.member.name()))?;
+            .send(task)
+            .with_context(|| format!("cannot send a task to {}", self.member.name()))?;
         self.wait()
     }
 
-    /// Gives an order that is answered with times.
-    pub(super) fn times(&mut self, order: &Order) -> Result<Vec<u64>> {
-        match self.ask(order)? {
+    /// Sends a task that is answered with times.
+    pub(super) fn times(&mut self, task: &Task) -> Result<Vec<u64>> {
+        match self.ask(task)? {
             Answer::Times { nanos } => Ok(nanos),
             other => Err(self.unexpected(&other)),
         }
@@ -99,7 +99,7 @@ impl Worker {
                 PATIENCE.as_secs()
             ),
             Err(RecvTimeoutError::Disconnected) => {
-                bail!("nobody listens to {}", self.member.name())
+                bail!("the output of {} is not read", self.member.name())
             }
         }
     }
@@ -118,28 +118,28 @@ mod tests {
 
     #[test]
     fn an_order_is_answered() {
-        let script = r#"read order; echo '{"answer":"times","nanos":[3,4]}'; read more"#;
+        let script = r#"read task; echo '{"answer":"times","nanos":[3,4]}'; read more"#;
         let mut worker = worker(script, &Interrupt::default());
-        let times = worker.times(&Order::Measure { count: 2 });
+        let times = worker.times(&Task::Measure { count: 2 });
         assert_eq!(times.expect("it answers"), [3, 4]);
     }
 
     #[test]
     fn a_worker_that_dies_or_talks_nonsense_is_named() {
         let interrupt = Interrupt::default();
-        let mut dead = worker("read order; kill -BUS $$", &interrupt);
-        let error = dead.ask(&Order::Unmap).expect_err("it is dead");
+        let mut dead = worker("read task; kill -BUS $$", &interrupt);
+        let error = dead.ask(&Task::Unmap).expect_err("it is dead");
         let text = error.to_string();
         assert!(
             text.starts_with("the worker on c7 died of SIGBUS"),
             "{text}"
         );
-        let mut strange = worker("read order; echo nonsense; read more", &interrupt);
-        let error = strange.ask(&Order::Unmap).expect_err("that is no answer");
+        let mut strange = worker("read task; echo nonsense; read more", &interrupt);
+        let error = strange.ask(&Task::Unmap).expect_err("that is no answer");
         let text = format!("{error:#}");
-        assert!(text.contains("c7 cannot be understood") && text.contains("`nonsense`"));
+        assert!(text.contains("c7 has invalid output") && text.contains("`nonsense`"));
         let mut other = worker(r#"echo '{"answer":"ready"}'; read more"#, &interrupt);
-        let error = other.times(&Order::Unmap).expect_err("those are no times");
+        let error = other.times(&Task::Unmap).expect_err("those are no times");
         assert!(error.to_string().contains("answers something else: Ready"));
     }
 }

@@ -1,5 +1,5 @@
-//! What the bench and its workers say to each other: a line of JSON each way, an answer to every
-//! order. The end of a worker's stdin tells it to leave.
+//! The messages between the bench and its workers: a line of JSON each way, an answer to every
+//! task. A worker ends with its stdin.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,10 @@ pub(super) enum Access {
     Write,
 }
 
-/// What a worker is to do.
+/// A worker's task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "order", rename_all = "snake_case")]
-pub(super) enum Order {
+#[serde(tag = "task", rename_all = "snake_case")]
+pub(super) enum Task {
     /// Measure so many of what this worker measures: a limit.
     Measure {
         /// How many.
@@ -47,7 +47,7 @@ pub(super) enum Order {
         access: Access,
     },
     /// Access pages at random, by several threads at once, every other access a store.
-    Roam {
+    RandomAccess {
         /// The first page's address.
         first: u64,
         /// How many pages.
@@ -59,25 +59,25 @@ pub(super) enum Order {
     },
 }
 
-/// What a worker answers.
+/// A worker's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// It is ready for orders.
+    /// It is ready for tasks.
     Ready,
-    /// [`Order::Map`]: where the memory is.
+    /// [`Task::Map`]: where the memory is.
     Mapped {
         /// Its first address.
         first: u64,
     },
-    /// [`Order::Unmap`] is done.
+    /// [`Task::Unmap`] is done.
     Unmapped,
-    /// [`Order::Measure`], [`Order::Touch`]: how long each took, in nanoseconds.
+    /// [`Task::Measure`], [`Task::Touch`]: how long each took, in nanoseconds.
     Times {
         /// In order.
         nanos: Vec<u64>,
     },
-    /// [`Order::Roam`] is done.
+    /// [`Task::RandomAccess`] is done.
     Roamed {
         /// How long it took, in nanoseconds.
         nanos: u64,

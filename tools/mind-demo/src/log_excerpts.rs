@@ -1,4 +1,4 @@
-//! What the testbed's daemons had to say when the demo failed: their logs go with the testbed.
+//! Excerpts of the daemons' logs for the demo's errors: the logs go with the testbed.
 
 use std::collections::HashSet;
 use std::fs;
