@@ -18,6 +18,7 @@
 //! invalidation just begun, `torn`).
 
 pub mod compute;
+pub mod control;
 pub mod controller;
 pub mod datagram;
 pub mod memory;

@@ -8,10 +8,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use mind_api::{
-    operator::Status,
-    program::{BladeReport, FromBlade, Packets, ToBlade},
-};
+use mind_api::{operator::Status, program::{BladeReport, FromBlade, ToBlade}};
+use mind_connection::packets::Packets;
 use netns_setup::{Kind, Options, Testbed, paths, program::Process, testbed::Guard};
 
 use rustix::event::{PollFd, PollFlags, Timespec};

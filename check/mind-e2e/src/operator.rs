@@ -3,12 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use mind_api::{
-    Client, ClientError, Errno, Failure, Reply, Request,
-    client::ReceivedCommand,
-    message::{RegionChange, Registration},
-    operator::{Discrepancy, Status},
-};
+use mind_api::{Errno, Failure, Reply, Request, message::{RegionChange, Registration}, operator::{Discrepancy, Status}};
+use mind_connection::{Client, ClientError, client::ReceivedCommand};
 use netns_setup::Plan;
 use tokio::{
     runtime::{Builder, Runtime},

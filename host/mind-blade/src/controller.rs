@@ -6,11 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{
-    Client, ClientError, Reply, Request,
-    client::ReceivedCommand,
-    message::{BladeKind, Registration},
-};
+use mind_api::{Reply, Request, message::{BladeKind, Registration}};
+use mind_connection::{Client, ClientError, client::ReceivedCommand};
 use tokio::sync::mpsc;
 
 use crate::{Common, interface::Interface};

@@ -6,10 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
 };
 
-use mind_api::{
-    Failure,
-    program::{FromBlade, Mapping, Packets},
-};
+use mind_api::{Failure, program::{FromBlade, Mapping}};
+use mind_connection::packets::Packets;
 use mind_common::addr::{PAGE_SIZE, Va};
 use mind_userfault::Window;
 

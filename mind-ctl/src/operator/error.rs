@@ -2,7 +2,7 @@
 //! so that stdout has a whole answer or nothing.
 
 use anyhow::Error;
-use mind_api::ClientError;
+use mind_connection::ClientError;
 use serde_json::json;
 
 use super::Format;

@@ -22,7 +22,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
-use mind_api::{Client, Endpoint, Reply, Request, endpoint::DEFAULT_SOCKET, operator::Status};
+use mind_api::{Reply, Request, operator::Status};
+use mind_connection::{Client, Endpoint, endpoint::DEFAULT_SOCKET};
 use serde::Serialize;
 
 /// How long the controller may take to answer.

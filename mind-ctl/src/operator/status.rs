@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use mind_api::{ClientError, Request, message::BladeKind, operator::Status};
+use mind_api::{Request, message::BladeKind, operator::Status};
+use mind_connection::ClientError;
 
 use super::{Common, Controller, blades, bytes, error::Failed, lines, ports, table};
 

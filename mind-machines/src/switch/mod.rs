@@ -4,6 +4,7 @@
 //! Between two packets the controller may change slots and tables, as in the real switch; a packet
 //! is handled in one step.
 
+mod execute;
 mod fan_out;
 mod passage;
 mod slot;
@@ -19,6 +20,7 @@ use mind_common::{
     verdict::Verdict,
 };
 
+pub use execute::{node_at, port_of};
 pub use slot::Slot;
 pub use tables::{Port, Tables};
 

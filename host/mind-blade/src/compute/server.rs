@@ -12,10 +12,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{
-    Client, ClientError, Errno, Failure, Reply, Request,
-    program::{Call, FromBlade, Listener, Mapping, Packets, ToBlade, VERSION},
-};
+use mind_api::{Errno, Failure, Reply, Request, program::{Call, FromBlade, Mapping, ToBlade, VERSION}};
+use mind_connection::{Client, ClientError, packets::{Listener, Packets}};
 use mind_common::{
     addr::Va,
     id::{BladeId, DomainId},

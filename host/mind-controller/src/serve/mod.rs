@@ -30,10 +30,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use mind_api::{
-    endpoint::{DEFAULT_SOCKET, Peer},
-    frame,
-};
+use mind_connection::{endpoint::{DEFAULT_SOCKET, Peer}, frame};
 use mind_common::wire;
 use mind_metrics::page;
 use tokio::{

@@ -6,12 +6,8 @@ use std::{
 };
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use mind_api::{
-    Errno, Failure, Reply, Request, Welcome,
-    endpoint::Peer,
-    frame::{decode, encode, framed},
-    message::{BladeKind, Frame},
-};
+use mind_api::{Errno, Failure, Reply, Request, Welcome, message::{BladeKind, Frame}};
+use mind_connection::{endpoint::Peer, frame::{decode, encode, framed}};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Mutex, mpsc, watch},

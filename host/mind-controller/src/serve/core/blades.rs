@@ -3,11 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use mind_api::{
-    Command, Errno, Failure, Reply,
-    endpoint::Peer as Caller,
-    message::{BladeKind, Registration},
-};
+use mind_api::{Command, Errno, Failure, Reply, message::{BladeKind, Registration}};
+use mind_connection::endpoint::Peer as Caller;
 use mind_common::{
     addr::{Prefix, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::machine::{Loss, on_loss},

@@ -27,11 +27,8 @@ use std::{
 };
 
 use anyhow::Result;
-use mind_api::{
-    Errno, Failure, Reply, Request,
-    endpoint::Peer,
-    message::{BladeKind, RegionChange},
-};
+use mind_api::{Errno, Failure, Reply, Request, message::{BladeKind, RegionChange}};
+use mind_connection::endpoint::Peer;
 use mind_common::{
     addr::{PAGE_SIZE, Va},
     directory::machine::may_write_back,

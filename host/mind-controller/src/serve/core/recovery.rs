@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use mind_api::{Errno, Failure, Reply, endpoint::Peer as Caller, message::BladeKind};
+use mind_api::{Errno, Failure, Reply, message::BladeKind};
+use mind_connection::endpoint::Peer as Caller;
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::{Prior, State, Word},

@@ -164,7 +164,7 @@ fn an_answer_of_most_packets_fits_in_a_frame() {
     };
     let body = Ok(mind_api::Reply::Traced(traced));
     let frame = mind_api::message::Frame::Reply { id: u64::MAX, body };
-    mind_api::frame::encode(&frame).unwrap();
+    mind_connection::frame::encode(&frame).unwrap();
 }
 
 #[test]

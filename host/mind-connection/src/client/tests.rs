@@ -1,7 +1,8 @@
 //! Calls, commands and connections that are lost, against a listener that plays the controller.
 
+use mind_api::{errno::Errno, message::Welcome};
+
 use super::*;
-use crate::{errno::Errno, message::Welcome};
 use tokio::net::TcpListener;
 
 const LIMIT: Duration = Duration::from_secs(5);

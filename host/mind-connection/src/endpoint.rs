@@ -13,7 +13,7 @@ pub const DEFAULT_SOCKET: &str = "/run/mind-ctl.sock";
 /// Where to reach the controller. Parses from `ADDRESS:PORT` or the path of a socket.
 ///
 /// ```
-/// use mind_api::endpoint::Endpoint;
+/// use mind_connection::endpoint::Endpoint;
 ///
 /// assert!(matches!("198.18.0.1:4790".parse(), Ok(Endpoint::Tcp(_))));
 /// assert!(matches!("/run/mind-ctl.sock".parse(), Ok(Endpoint::Unix(_))));

@@ -7,7 +7,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
-use crate::message::Frame;
+use mind_api::message::Frame;
 
 /// Longest frame in bytes. A status of 64 blades and thousands of domains fits, longer lists come in parts; garbage is
 /// refused early.
@@ -73,9 +73,9 @@ pub fn decode(bytes: &[u8]) -> io::Result<Frame> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::errno::{Errno, Failure};
-    use crate::message::{Access, Command, Hello, Reply, Report, Request};
-    use crate::operator::{AddressRange, TraceFilter, Traced, TracedPacket};
+    use mind_api::errno::{Errno, Failure};
+    use mind_api::message::{Access, Command, Hello, Reply, Report, Request};
+    use mind_api::operator::{AddressRange, TraceFilter, Traced, TracedPacket};
 
     #[test]
     fn a_frame_reads_as_people_would_write_it() {

@@ -1,5 +1,5 @@
-//! The control protocol: the messages between controller, blade agents, programs and operators, over TCP and Unix
-//! sockets.
+//! The control protocol: the messages between controller, blade agents, programs and operators. Messages only: the
+//! connections that carry them are in the crate `mind-connection`.
 //!
 //! A connection carries frames, each a 32-bit big-endian length and that many bytes of JSON. JSON, since this is the
 //! slow path (nothing here happens per page or per packet): a frame can be read in a capture or a log, a field can be
@@ -10,30 +10,13 @@
 //! * [`message`]: requests, replies and commands,
 //! * [`operator`]: the replies for operators,
 //! * [`errno`]: refusals, as Linux names errors,
-//! * [`frame`]: the encoding of frames,
-//! * [`endpoint`]: where the controller listens,
-//! * [`client`]: the calling side of a connection,
 //! * [`program`]: the messages between a program and the agent of its own blade.
-//!
-//! ```
-//! use mind_api::{frame, message::{Frame, Request}};
-//!
-//! let request = Frame::Request { id: 1, answered: 1, body: Request::Status };
-//! let bytes = frame::encode(&request)?;
-//! assert_eq!(frame::decode(&bytes)?, request);
-//! # Ok::<(), std::io::Error>(())
-//! ```
 
-pub mod client;
-pub mod endpoint;
 pub mod errno;
-pub mod frame;
 pub mod message;
 pub mod operator;
 pub mod program;
 
-pub use client::{Client, ClientError};
-pub use endpoint::Endpoint;
 pub use errno::{Errno, Failure};
 pub use message::{Command, Hello, Reply, Request, Welcome};
 

@@ -73,7 +73,7 @@ impl fmt::Display for Errno {
 }
 
 /// A refusal: Linux's name for it, and what exactly is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({errno})")]
 pub struct Failure {
     /// For programs.

@@ -13,13 +13,13 @@ use tokio::time::timeout;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use tokio_util::either::Either;
 
-use crate::{
+use mind_api::{
     VERSION,
-    endpoint::Endpoint,
     errno::Failure,
-    frame,
     message::{Command, Frame, Hello, Reply, Report, Request},
 };
+
+use crate::{endpoint::Endpoint, frame};
 
 /// Commands that may wait for the agent before the connection stops being read.
 const WAITING_COMMANDS: usize = 64;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The caller's first message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hello {
     /// The version of the protocol that it speaks.
     pub version: u32,
@@ -22,7 +22,7 @@ pub struct Hello {
 }
 
 /// The answer to a [`Hello`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version that the controller speaks.
     pub version: u32,
@@ -39,7 +39,7 @@ pub enum BladeKind {
 }
 
 /// A blade introduces itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Registration {
     /// What it is for.
     pub kind: BladeKind,
@@ -55,7 +55,7 @@ pub struct Registration {
 }
 
 /// Whether an area must be there, or must not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Open {
     /// It must be there (`shm_open` without `O_CREAT`).
@@ -67,7 +67,7 @@ pub enum Open {
 }
 
 /// What readers of a region see when the blade that wrote to it is gone before it wrote back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLoss {
     /// What was written back last.
@@ -78,7 +78,7 @@ pub enum OnLoss {
 }
 
 /// A change of a region by the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegionChange {
     /// Every blade writes back and drops what it has of it (paper, section 4.4).
@@ -90,7 +90,7 @@ pub enum RegionChange {
 }
 
 /// A request of a blade, a program or an operator to the controller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
     /// This connection is a blade's agent; answered by [`Reply::Registered`].
@@ -267,7 +267,7 @@ impl Request {
 }
 
 /// The controller's answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
     /// It is done.
@@ -334,7 +334,7 @@ pub enum Reply {
 }
 
 /// A command of the controller to an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
     /// A memory blade: fill these pages with zeros, each as its next version.
@@ -375,7 +375,7 @@ pub enum Command {
 }
 
 /// An agent's answer to a command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
     /// It is done.
@@ -387,7 +387,7 @@ pub enum Report {
 }
 
 /// An agent's identity, as the agent has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// Its number among the blades of its kind.
     pub number: u8,
@@ -400,7 +400,7 @@ pub struct Identity {
 }
 
 /// One frame on a connection, in either direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum Frame {
     /// The caller's first frame.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::message::{Access, BladeKind, OnLoss};
 
 /// The state of the system.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status {
     /// Blades, compute before memory.
     pub blades: Vec<BladeStatus>,
@@ -29,7 +29,7 @@ pub struct Status {
 }
 
 /// Packets for several blades that were handed over to the controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CopyStatus {
     /// Packets that were handed over.
     pub packets: u64,
@@ -42,7 +42,7 @@ pub struct CopyStatus {
 }
 
 /// What copies a packet for several blades that comes in at a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FanOut {
     /// Nothing: such packets are dropped.
@@ -66,7 +66,7 @@ impl FanOut {
 }
 
 /// A port of the switch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PortStatus {
     /// Its interface.
     pub interface: String,
@@ -83,7 +83,7 @@ pub struct PortStatus {
 }
 
 /// A blade's state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BladeStatus {
     /// What it is for.
     pub kind: BladeKind,
@@ -107,7 +107,7 @@ pub struct BladeStatus {
 }
 
 /// A domain's state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DomainStatus {
     /// Its number.
     pub domain: u32,
@@ -128,7 +128,7 @@ pub struct DomainStatus {
 }
 
 /// What a vma has lost with blades that are gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LossStatus {
     /// Where the vma begins.
     pub va: u64,
@@ -145,7 +145,7 @@ pub struct LossStatus {
 }
 
 /// A vma's state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VmaStatus {
     /// Its first address.
     pub va: u64,
@@ -170,7 +170,7 @@ pub struct VmaStatus {
 }
 
 /// What a domain may do with part of a vma.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccessRange {
     /// Its first address.
     pub va: u64,
@@ -181,7 +181,7 @@ pub struct AccessRange {
 }
 
 /// In which order regions are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegionOrder {
     /// Lowest address first.
@@ -193,7 +193,7 @@ pub enum RegionOrder {
 }
 
 /// A region's state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RegionStatus {
     /// Its first address.
     pub va: u64,
@@ -221,7 +221,7 @@ pub struct RegionStatus {
 }
 
 /// What a check looked at, and what it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Check {
     /// How many objects of each kind were compared.
     pub compared: BTreeMap<String, u64>,
@@ -230,7 +230,7 @@ pub struct Check {
 }
 
 /// Two values that should agree and do not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Discrepancy {
     /// The object, such as `the region of 16K at 0x100000004000`.
     pub object: String,
@@ -243,7 +243,7 @@ pub struct Discrepancy {
 }
 
 /// Which packets an operator traces.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TraceFilter {
     /// Only those of the connection of the compute blade of that name, memory's answers to it included.
     #[serde(default)]
@@ -254,7 +254,7 @@ pub struct TraceFilter {
 }
 
 /// Addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddressRange {
     /// The first.
     pub va: u64,
@@ -263,7 +263,7 @@ pub struct AddressRange {
 }
 
 /// What the switch did with some packets, in the order of their records.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Traced {
     /// The packets.
     pub packets: Vec<TracedPacket>,
@@ -273,7 +273,7 @@ pub struct Traced {
 }
 
 /// What the switch did with a packet. Fields that the packet did not have are `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TracedPacket {
     /// When it came in, in nanoseconds since 1970.
     pub when: u64,

@@ -1,0 +1,427 @@
+//! Blades join, and are fenced when they have gone or do not do as they are told.
+//!
+//! A compute blade that is fenced is not listened to any more; no word names it; what it had is free for others once
+//! memory refuses what it may still have sent. Writes of its own that memory did not have are lost. A memory blade that
+//! is fenced takes what it kept along: its regions are lost, and every access to them fails.
+
+use std::collections::BTreeSet;
+
+use mind_api::{
+    errno::Failure,
+    message::{BladeKind, Command, Registration},
+};
+use mind_common::addr::Va;
+
+use super::{
+    Act, Controller, Departed, Entry, Event, OperationId, Output, Seen, Session, Stage,
+    books::{
+        PAGE,
+        blades::{Incarnation, Port, slice_of},
+        domains::Process,
+        records, tables,
+    },
+    operation::{Claim, Finding, Operation, Otherwise, Purpose, Task, Waits},
+};
+
+impl Controller {
+    /// The blade behind a port joins. An earlier incarnation of it is fenced first.
+    pub(super) fn join(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        port: Port,
+        registration: Registration,
+    ) {
+        let earlier = self
+            .books
+            .blades
+            .behind(port)
+            .map(|blade| blade.incarnation);
+        if let Some(earlier) = earlier.filter(|earlier| earlier.kind == registration.kind) {
+            let fencing = self.begin_fencing(earlier, None);
+            let others: BTreeSet<_> = fencing.into_iter().chain(self.departing(earlier)).collect();
+            if !others.is_empty() {
+                operation.waits = Waits::Operations(others);
+                return operation
+                    .tasks
+                    .push(Task::Join(port, Box::new(registration)));
+            }
+        }
+        self.hold(id);
+        let blade = match self.books.blades.next(port, registration) {
+            Ok(blade) => blade,
+            Err(failure) => return operation.first([Task::Reply(Err(failure)), Task::Release]),
+        };
+        let incarnation = blade.incarnation;
+        let Incarnation { kind, number, .. } = incarnation;
+        if kind == BladeKind::Memory {
+            self.books
+                .memory
+                .add(number, blade.pages.saturating_mul(PAGE));
+            self.renew(number);
+        }
+        self.books.blades.put(blade);
+        self.books.blades.set_here(incarnation, true);
+        self.books.touch(records::Key::Blade(kind, number));
+        if let Some(asker) = &operation.asker {
+            self.sessions.insert(incarnation, asker.session);
+        }
+        let keys = match kind {
+            BladeKind::Compute => vec![
+                tables::Key::Compute(incarnation.connection().blade),
+                tables::Key::Port(port),
+            ],
+            BladeKind::Memory => vec![
+                tables::Key::Memory(number),
+                tables::Key::Translation(slice_of(number).0),
+                tables::Key::Port(port),
+            ],
+        };
+        let reply = self.welcome(incarnation);
+        self.event(Event::Joined(incarnation));
+        operation.first([
+            Task::Install(keys.into(), Otherwise::Report),
+            Task::Keep,
+            Task::Reply(Ok(reply)),
+            Task::Release,
+        ]);
+    }
+
+    /// A memory blade is new and empty: what was freed of the one before it needs no zeroing.
+    fn renew(&mut self, number: u8) {
+        let unclean = self
+            .books
+            .unclean
+            .iter()
+            .filter(|(_, extent)| extent.blade == number);
+        let unclean: Vec<_> = unclean.map(|(va, _)| *va).collect();
+        for va in unclean {
+            self.books.unclean.remove(&va);
+            self.books.touch(records::Key::Unclean(va));
+        }
+        self.books.memory.renewed(number);
+    }
+
+    /// An agent is back whose controller has died.
+    pub(super) fn resumes(&mut self, session: Session, id: u64, incarnation: Incarnation) {
+        let is_awaited = match &mut self.stage {
+            Stage::Serving => false,
+            Stage::TakingOver(awaited) => awaited.remove(&incarnation),
+        };
+        let body = if is_awaited {
+            self.sessions.insert(incarnation, session);
+            self.event(Event::Resumed(incarnation));
+            Ok(self.welcome(incarnation))
+        } else {
+            let message = format!(
+                "incarnation {} of {:?} blade {} is not one that this controller knows, or is over",
+                incarnation.incarnation, incarnation.kind, incarnation.number
+            );
+            Err(Failure::new(mind_api::errno::Errno::ESRCH, message))
+        };
+        let operation = OperationId(0);
+        self.outbox.push_back(Output::Reply {
+            operation,
+            session,
+            id,
+            body,
+        });
+    }
+
+    /// A session has ended: the blade whose agent it was is gone.
+    pub(super) fn closed(&mut self, session: Session) {
+        for operation in self.operations.values_mut() {
+            // Nobody gets the answer; an agent that comes back asks again.
+            let asks =
+                |asker: &super::operation::Asker| asker.session == session && asker.by.is_none();
+            if operation.asker.as_ref().is_some_and(asks) {
+                operation.asker = None;
+            }
+        }
+        if let Some(incarnation) = self.agent(session) {
+            self.sessions.remove(&incarnation);
+            self.fail_orders(incarnation);
+            if self.is_serving() {
+                self.begin_fencing(incarnation, None);
+            }
+        }
+    }
+
+    /// Fences an incarnation of a blade: the operation that does so; none if it is not here any more.
+    pub(super) fn begin_fencing(
+        &mut self,
+        incarnation: Incarnation,
+        why: Option<Failure>,
+    ) -> Option<OperationId> {
+        let fences = |task: &Task| match task {
+            Task::Fence(other) | Task::Forget(other, ..) | Task::Lose(other, _) => {
+                *other == incarnation
+            }
+            _ => false,
+        };
+        let mut operations = self.operations.iter();
+        let fencing = operations.find(|(_, operation)| operation.tasks.iter().any(fences));
+        if let Some((id, _)) = fencing {
+            return Some(*id);
+        }
+        let blade = self.books.blades.here(incarnation)?;
+        let name = blade.name.clone();
+        self.event(Event::Fenced {
+            incarnation,
+            name,
+            why,
+        });
+        Some(self.begin(Claim::default(), None, vec![Task::Fence(incarnation)]))
+    }
+
+    /// Deals with what a blade leaves that is fenced.
+    pub(super) fn begin_departure(&mut self, incarnation: Incarnation) -> OperationId {
+        let task = self.departure(incarnation);
+        self.begin(Claim::default(), None, vec![task])
+    }
+
+    fn departure(&mut self, incarnation: Incarnation) -> Task {
+        match incarnation.kind {
+            BladeKind::Compute => {
+                self.departed.push(Departed {
+                    incarnation,
+                    is_forgotten: false,
+                });
+                Task::Forget(incarnation, 1, Vec::new())
+            }
+            BladeKind::Memory => Task::Lose(incarnation, 1),
+        }
+    }
+
+    /// The operations that deal with what a compute blade has left, which is gone.
+    fn departing(&self, incarnation: Incarnation) -> impl Iterator<Item = OperationId> {
+        let is_its = move |task: &Task| matches!(task, Task::FenceOperations(other, _) | Task::Bereft(other, _) if *other == incarnation);
+        let operations = self.operations.iter();
+        let its = operations.filter(move |(_, operation)| operation.tasks.iter().any(is_its));
+        its.map(|(id, _)| *id)
+    }
+
+    /// A blade is not listened to any more, and that is recorded; its agent is told to end.
+    pub(super) fn fence(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+    ) {
+        self.hold(id);
+        if !self.books.blades.set_here(incarnation, false) {
+            return self.release(id);
+        }
+        let Incarnation { kind, number, .. } = incarnation;
+        let Some(port) = self.books.blades.get(kind, number).map(|blade| blade.port) else {
+            return;
+        };
+        self.books.touch(records::Key::Blade(kind, number));
+        self.dismiss(id, incarnation);
+        self.forget_all_answers(incarnation);
+        let rest = self.departure(incarnation);
+        let keys = match kind {
+            BladeKind::Compute => vec![
+                tables::Key::Port(port),
+                tables::Key::Compute(incarnation.connection().blade),
+            ],
+            BladeKind::Memory => {
+                self.lose_vmas(number, incarnation);
+                vec![tables::Key::Port(port), tables::Key::Memory(number)]
+            }
+        };
+        operation.first([
+            Task::Install(keys.into(), Otherwise::Report),
+            Task::Keep,
+            Task::Release,
+            rest,
+        ]);
+    }
+
+    /// The agent is told to end, if it can be told, and nothing more is expected of it.
+    fn dismiss(&mut self, id: OperationId, incarnation: Incarnation) {
+        if let Some(session) = self.sessions.remove(&incarnation) {
+            self.outbox.push_back(Output::Order {
+                operation: id,
+                session,
+                order: 0,
+                command: Command::Leave,
+            });
+        }
+        self.fail_orders(incarnation);
+    }
+
+    /// An incarnation that is over asks for nothing again.
+    fn forget_all_answers(&mut self, incarnation: Incarnation) {
+        let kept = self
+            .books
+            .answers
+            .range((incarnation, 0)..=(incarnation, u64::MAX));
+        let kept: Vec<_> = kept.map(|((_, id), _)| *id).collect();
+        for id in kept {
+            self.books.answers.remove(&(incarnation, id));
+            self.books.touch(records::Key::Answer(incarnation, id));
+        }
+    }
+
+    /// Words forget a compute blade that is gone.
+    pub(super) fn forget(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        from: u32,
+        mut lost: Vec<Entry>,
+    ) {
+        let blade = incarnation.connection().blade;
+        let most = self.config.sweep;
+        let next = match operation.seen.take() {
+            Some(Seen::Swept { lost: more, next }) => {
+                for entry in &more {
+                    self.tell_of_loss(operation, *entry, incarnation);
+                }
+                lost.extend(more);
+                next
+            }
+            _ => Some(from),
+        };
+        if let Some(from) = next {
+            let act = Act::Forget { blade, from, most };
+            return self.act(id, operation, act, Task::Forget(incarnation, from, lost));
+        }
+        let departed = self
+            .departed
+            .iter_mut()
+            .find(|departed| departed.incarnation == incarnation);
+        if let Some(departed) = departed {
+            departed.is_forgotten = true;
+        }
+        let tasks = vec![
+            Task::Bereft(incarnation, lost.clone()),
+            Task::FenceOperations(incarnation, lost),
+        ];
+        self.begin(Claim::default(), None, tasks);
+    }
+
+    /// Writes into a region were lost when its word forgot a blade: a change of it that is under way gets to know.
+    fn tell_of_loss(&mut self, own: &mut Operation, entry: Entry, with: Incarnation) {
+        let operations = self.operations.values_mut().chain([own]);
+        for task in operations.flat_map(|operation| &mut operation.tasks) {
+            if let Task::Change(changing) = task
+                && changing.lost(entry.slot, with)
+            {
+                return;
+            }
+        }
+    }
+
+    /// A change of a region found that writes into it are lost with a blade, before the blade's own operation did.
+    pub(super) fn note_lost_write(&mut self, with: Incarnation, entry: Option<Entry>) {
+        let operations = self.operations.values_mut();
+        for task in operations.flat_map(|operation| &mut operation.tasks) {
+            if let Task::Forget(other, _, lost) = task
+                && *other == with
+            {
+                lost.extend(entry);
+            }
+        }
+    }
+
+    /// Memory blades refuse what a compute blade may still have sent to be carried out.
+    pub(super) fn fence_operations(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        _lost: Vec<Entry>,
+    ) {
+        let qp = incarnation.connection().to_qp();
+        for memory in self.memories() {
+            self.order(id, operation, memory, Command::FenceBlade { qp }, None);
+        }
+        operation.waits = Waits::Orders;
+    }
+
+    /// What a compute blade leaves behind: processes that are gone, and regions of which writes are lost.
+    pub(super) fn bereft(
+        &mut self,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        lost: Vec<Entry>,
+    ) {
+        for (_, result) in std::mem::take(&mut operation.heard) {
+            if let Err(failure) = result {
+                let what = "telling a memory blade of a compute blade that is gone";
+                self.event(Event::Failed { what, failure });
+            }
+        }
+        self.departed
+            .retain(|departed| departed.incarnation != incarnation);
+        for entry in lost {
+            let finding = Finding {
+                va: entry.region.base(),
+                purpose: Purpose::MarkLost(incarnation),
+                entry: None,
+            };
+            let claim = Claim::block(entry.region.base());
+            self.begin(claim, None, vec![Task::FindRegion(finding)]);
+        }
+        let number = incarnation.number;
+        let domains = self.books.domains.all();
+        let processes = domains.flat_map(|(domain, known)| {
+            let here = known
+                .processes
+                .iter()
+                .filter(|process| process.blade == number);
+            here.map(move |process| (domain, *process))
+        });
+        let processes: Vec<(u32, Process)> = processes.collect();
+        for (domain, process) in processes {
+            self.begin(Claim::default(), None, vec![Task::Exit(domain, process)]);
+        }
+    }
+
+    /// All vmas of a memory blade that is gone are lost.
+    fn lose_vmas(&mut self, number: u8, incarnation: Incarnation) {
+        let blade = self.name_of(incarnation);
+        let (slice, _) = slice_of(number);
+        let end = slice.base.0 + slice.size();
+        let vmas = self.books.domains.vmas_from(slice.base);
+        let vmas: Vec<Va> = vmas
+            .map(super::books::domains::Vma::va)
+            .take_while(|va| va.0 < end)
+            .collect();
+        for va in vmas {
+            let Some(vma) = self.books.domains.vma_mut(va) else {
+                continue;
+            };
+            vma.is_lost = true;
+            let domain = vma.domain;
+            self.note_loss(va, &blade);
+            let blade = blade.clone();
+            self.event(Event::VmaLost { domain, va, blade });
+        }
+    }
+
+    /// The regions of a memory blade that is gone are lost: every access fails until they are unmapped.
+    pub(super) fn lose(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        from: u32,
+    ) {
+        let next = match operation.seen.take() {
+            Some(Seen::Swept { next, .. }) => next,
+            _ => Some(from),
+        };
+        if let Some(from) = next {
+            let act = Act::Lose {
+                memory: incarnation.number,
+                from,
+                most: self.config.sweep,
+            };
+            self.act(id, operation, act, Task::Lose(incarnation, from));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the controller knows: pure state and its changes, without the order in which tables and blades follow.
+//!
+//! * [`blades`]: blades and their incarnations,
+//! * [`domains`]: protection domains, processes, vmas, areas; [`protection`]: what they may do,
+//! * [`memory`]: what memory is given out,
+//! * [`tables`]: what the switch's tables should hold, as a function of all that,
+//! * [`records`]: what of it outlives the controller.
+//!
+//! The directory is not here: slots and words are in the switch's tables only, and change under traffic.
+
+pub mod blades;
+pub mod domains;
+pub mod memory;
+pub mod protection;
+pub mod records;
+pub mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mind_api::{errno::Failure, message::Reply};
+use mind_common::addr::PAGE_SIZE;
+
+use blades::{Blades, Incarnation};
+use domains::Domains;
+use memory::{Extent, Memory};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = PAGE_SIZE as u64;
+
+/// The answer to a request.
+pub type Answer = Result<Reply, Failure>;
+
+/// All that the controller knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Books {
+    /// Blades.
+    pub blades: Blades,
+    /// Domains and vmas.
+    pub domains: Domains,
+    /// Memory blades' memory.
+    pub memory: Memory,
+    /// Memory that was freed and is not zeroed yet, by its first address.
+    pub unclean: BTreeMap<u64, Extent>,
+    /// Answers that their blades may ask for again, by incarnation and request.
+    pub answers: BTreeMap<(Incarnation, u64), Answer>,
+    /// What has changed since it was last recorded.
+    changed: BTreeSet<records::Key>,
+}
+
+impl Books {
+    /// Notes that what has that key has changed: it is to be recorded.
+    pub fn touch(&mut self, key: records::Key) {
+        self.changed.insert(key);
+    }
+
+    /// What has changed since this was last asked.
+    pub fn take_changes(&mut self) -> Vec<records::Change> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed.map(|key| (key, self.record(key))).collect()
+    }
+}

@@ -1,0 +1,288 @@
+//! An operation under way: what is left to be done, what it waits for, and what no other may touch meanwhile.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use mind_api::{
+    errno::Failure,
+    message::{Access, Registration, Report, Request},
+};
+use mind_common::{
+    addr::{BLOCK_SHIFT, Va},
+    id::BladeSet,
+};
+
+use super::{
+    Entry, Lost, OperationId, Seen, Session,
+    books::{
+        Answer,
+        blades::{Incarnation, Port},
+        domains::Process,
+        protection::Range,
+        tables::Key,
+    },
+    change::Changing,
+    takeover::TakingOver,
+};
+
+/// What no other operation may touch while one has it: of two whose claims conflict, the later one waits for the
+/// earlier one's end. Others do not wait for each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Claim {
+    /// Addresses: the first, and the one after the last.
+    pub(super) range: Option<(u64, u64)>,
+    /// The blade behind a port.
+    pub(super) port: Option<Port>,
+    /// The name of an area in a domain.
+    pub(super) area: Option<(u32, String)>,
+    /// Everything.
+    pub(super) all: bool,
+}
+
+impl Claim {
+    /// Addresses.
+    pub(super) fn range(va: Va, length: u64) -> Self {
+        Self {
+            range: Some((va.0, va.0.saturating_add(length))),
+            ..Self::default()
+        }
+    }
+
+    /// The block of an address: whatever region the address is in, it is in there.
+    pub(super) fn block(va: Va) -> Self {
+        let size = 1 << BLOCK_SHIFT;
+        Self::range(Va(va.0 & !(size - 1)), size)
+    }
+
+    /// The blade behind a port.
+    pub(super) fn port(port: Port) -> Self {
+        Self {
+            port: Some(port),
+            ..Self::default()
+        }
+    }
+
+    /// Whether both cannot be had at once.
+    pub(super) fn conflicts(&self, other: &Self) -> bool {
+        let ranges = self.range.zip(other.range);
+        self.all
+            || other.all
+            || ranges.is_some_and(|((start, end), (from, to))| start < to && from < end)
+            || self.port.is_some() && self.port == other.port
+            || self.area.is_some() && self.area == other.area
+    }
+}
+
+/// Who waits for an operation's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asker {
+    /// The connection that the request came by, or the one after it.
+    pub(super) session: Session,
+    /// The blade whose agent it is, if it is one.
+    pub(super) by: Option<Incarnation>,
+    /// The request's number.
+    pub(super) id: u64,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Waits {
+    /// Nothing.
+    Nothing,
+    /// What comes of an act.
+    Seen,
+    /// The answers to all orders that it gave.
+    Orders,
+    /// A time, in the caller's nanoseconds.
+    Until(u64),
+    /// The ends of other operations.
+    Operations(BTreeSet<OperationId>),
+    /// That no compute blade is gone whose operations memory may still carry out.
+    Fences,
+    /// That memory which was freed is zeroed.
+    Zeroed,
+    /// That all blades are back, or a time.
+    Blades(u64),
+}
+
+/// What to do where a table does not take an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Otherwise {
+    /// Nothing can be done.
+    Report,
+    /// The vma there, which is new, is unmapped again.
+    Unmap(Va),
+    /// A domain may do what it could before.
+    Restore(u32, Vec<Range>),
+}
+
+/// One thing to be done. An operation's tasks are done from the last to the first; each may put others on top.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Task {
+    /// Decide what a request means.
+    Decide(Box<Request>),
+    /// Make entries of tables say what they should, in this order; no other operation comes between.
+    Install(VecDeque<Key>, Otherwise),
+    /// Record what has changed; no other operation comes between.
+    Keep,
+    /// Answer the request.
+    Reply(Answer),
+    /// Other operations may come between from here on.
+    Release,
+    /// Give these regions of a new vma their slots.
+    Open(VecDeque<Entry>, Opening),
+    /// Make a vma, for which all is ready.
+    Map(Mapping),
+    /// Change regions.
+    Change(Changing),
+    /// Free the regions of a vma from an address on.
+    FreeRegions(Va, Va),
+    /// A vma that is closing has no regions any more.
+    Unmapped(Va),
+    /// Have blades write back and drop what they have of a range.
+    Flush(BladeSet, u64, u64),
+    /// Have a blade give up what it owns of a range, from an address on; what was found of that.
+    Sync(Syncing),
+    /// Find the region of an address, and change it.
+    FindRegion(Finding),
+    /// The blade behind a port joins.
+    Join(Port, Box<Registration>),
+    /// An incarnation of a blade is fenced.
+    Fence(Incarnation),
+    /// Words forget a compute blade, from a slot on; the regions of which writes were lost by that.
+    Forget(Incarnation, u32, Vec<Entry>),
+    /// Memory blades refuse what a compute blade that is gone may still have sent.
+    FenceOperations(Incarnation, Vec<Entry>),
+    /// The processes of a compute blade are gone; regions that it had written into are lost.
+    Bereft(Incarnation, Vec<Entry>),
+    /// Regions of a memory blade are lost, from a slot on.
+    Lose(Incarnation, u32),
+    /// Have memory that was freed zeroed.
+    Zero(u8, Option<super::books::memory::Extent>),
+    /// A process is gone.
+    Exit(u32, Process),
+    /// Take over from another controller.
+    TakeOver(TakingOver),
+    /// Ask all compute blades what they count.
+    Count(bool),
+}
+
+/// How far the opening of a region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Opening {
+    /// The slot becomes the region's.
+    Slot,
+    /// Its pages find it.
+    Pages,
+}
+
+/// A vma that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Mapping {
+    pub(super) domain: u32,
+    pub(super) extent: super::books::memory::Extent,
+    pub(super) length: u64,
+    pub(super) access: Access,
+    /// With the process that opens it, for an area.
+    pub(super) area: Option<(String, Process)>,
+}
+
+/// A blade gives up what it owns of a range.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Syncing {
+    pub(super) blade: mind_common::id::BladeId,
+    pub(super) from: Va,
+    pub(super) to: Va,
+    /// Regions whose words are still to be looked at.
+    pub(super) found: VecDeque<Entry>,
+    /// Those that the blade owns.
+    pub(super) owned: Vec<Entry>,
+}
+
+/// The region of an address is to be found, and changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Finding {
+    pub(super) va: Va,
+    pub(super) purpose: Purpose,
+    /// The region, once it is found.
+    pub(super) entry: Option<Entry>,
+}
+
+/// What is to become of a region that is being found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// It is reset if it is stuck.
+    Unstick,
+    /// It is reset, split or merged, for an operator.
+    Change(mind_api::message::RegionChange),
+    /// What was written into it is lost.
+    MarkLost(Incarnation),
+    /// An operator is told what it is now; whether it was changed.
+    Tell(bool),
+}
+
+/// An operation under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Operation {
+    pub(super) claim: Claim,
+    /// Whether it has what it claims.
+    pub(super) is_admitted: bool,
+    /// What is left to be done, the next one last.
+    pub(super) tasks: Vec<Task>,
+    pub(super) waits: Waits,
+    pub(super) asker: Option<Asker>,
+    /// What came of its last act.
+    pub(super) seen: Option<Seen>,
+    /// What agents answered to its orders.
+    pub(super) heard: Vec<(Incarnation, Result<Report, Failure>)>,
+    /// What its changes of regions lost.
+    pub(super) lost: Vec<Lost>,
+}
+
+impl Operation {
+    pub(super) fn new(claim: Claim, asker: Option<Asker>, tasks: Vec<Task>) -> Self {
+        Self {
+            claim,
+            is_admitted: false,
+            tasks,
+            waits: Waits::Nothing,
+            asker,
+            seen: None,
+            heard: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Puts tasks on top, the first of them uppermost.
+    pub(super) fn first(
+        &mut self,
+        tasks: impl IntoIterator<Item = Task, IntoIter: DoubleEndedIterator>,
+    ) {
+        self.tasks.extend(tasks.into_iter().rev());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_conflict_where_they_have_something_in_common() {
+        let range = |start, end| Claim::range(Va(start), end - start);
+        assert!(range(0, 8).conflicts(&range(7, 9)) && range(7, 9).conflicts(&range(0, 8)));
+        assert!(!range(0, 8).conflicts(&range(8, 9)));
+        assert!(Claim::port(Port(1)).conflicts(&Claim::port(Port(1))));
+        assert!(!Claim::port(Port(1)).conflicts(&Claim::port(Port(2))));
+        assert!(!Claim::port(Port(1)).conflicts(&range(0, 8)));
+        let area = |domain, name: &str| Claim {
+            area: Some((domain, name.into())),
+            ..Claim::default()
+        };
+        assert!(area(1, "a").conflicts(&area(1, "a")) && !area(1, "a").conflicts(&area(2, "a")));
+        assert!(!Claim::default().conflicts(&Claim::default()));
+        let all = Claim {
+            all: true,
+            ..Claim::default()
+        };
+        assert!(all.conflicts(&Claim::default()));
+    }
+}

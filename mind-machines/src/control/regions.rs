@@ -1,0 +1,447 @@
+//! What is done with the regions of a range: they get slots, are freed, flushed, given up; and memory that was freed is
+//! zeroed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mind_api::{
+    errno::{Errno, Failure},
+    message::{BladeKind, Command, RegionChange, Reply, Report},
+};
+use mind_common::{
+    addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes},
+    directory::{State, Word, machine::may_write_back},
+    id::BladeSet,
+};
+
+use super::{
+    Act, Controller, Entry, OperationId, Seen,
+    books::{
+        blades::Incarnation,
+        memory::{Extent, GRANULE},
+        records,
+    },
+    change::Changing,
+    operation::{Claim, Finding, Opening, Operation, Purpose, Syncing, Task, Waits},
+    procedure::Change,
+};
+
+/// The regions of a new vma: of the initial order, and smaller ones where it begins or ends in the middle of such.
+pub fn initial_regions(va: Va, length: u64) -> impl Iterator<Item = Region> {
+    const LARGEST: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
+    prefixes(va, length).flat_map(|prefix| {
+        let size = prefix.size().min(LARGEST);
+        let order = (size.trailing_zeros() - PAGE_SHIFT) as u8;
+        let first = prefix.base.0;
+        (0..prefix.size() / size)
+            .filter_map(move |number| Region::containing(Va(first + number * size), order))
+    })
+}
+
+impl Controller {
+    /// Takes slots for the regions of a new vma.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there are not so many.
+    pub(super) fn regions_for(&mut self, va: Va, length: u64) -> Result<Task, Failure> {
+        let wanted = initial_regions(va, length).count();
+        if wanted > self.free.len() {
+            let message = format!("the directory has no {wanted} slots left");
+            return Err(Failure::new(Errno::ENOMEM, message));
+        }
+        let mut entries = VecDeque::with_capacity(wanted);
+        for region in initial_regions(va, length) {
+            if let Some(slot) = self.free.pop_first() {
+                entries.push_back(Entry { region, slot });
+            }
+        }
+        Ok(Task::Open(entries, Opening::Slot))
+    }
+
+    /// Gives the regions of a new vma their slots.
+    pub(super) fn open(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        mut entries: VecDeque<Entry>,
+        opening: Opening,
+    ) {
+        let mut opening = opening;
+        if operation.seen.take().is_some() {
+            opening = match opening {
+                Opening::Slot => Opening::Pages,
+                Opening::Pages => {
+                    entries.pop_front();
+                    Opening::Slot
+                }
+            };
+        }
+        let Some(Entry { region, slot }) = entries.front().copied() else {
+            return;
+        };
+        let act = match opening {
+            Opening::Slot => Act::Open {
+                slot,
+                region,
+                word: Word::default().settled(State::Invalid, BladeSet::EMPTY),
+            },
+            Opening::Pages => Act::Assign {
+                region,
+                slot: Some(slot),
+            },
+        };
+        self.act(id, operation, act, Task::Open(entries, opening));
+    }
+
+    /// Frees the regions of a range, as many at once as may be.
+    pub(super) fn free_regions(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        from: Va,
+        to: Va,
+    ) {
+        let most = self.config.batch;
+        match operation.seen.take() {
+            Some(Seen::Regions { found, next }) => {
+                if let Some(next) = next {
+                    operation.tasks.push(Task::FreeRegions(next, to));
+                }
+                if !found.is_empty() {
+                    let free = self.changing(
+                        now,
+                        Change::Free,
+                        found.into_iter().map(|entry| (entry, None)),
+                    );
+                    operation.tasks.push(Task::Change(free));
+                }
+            }
+            _ => self.act(
+                id,
+                operation,
+                Act::Find { from, to, most },
+                Task::FreeRegions(from, to),
+            ),
+        }
+    }
+
+    /// When it is too late for a blade to have flushed a range.
+    pub(super) fn flush_limit(&self, now: u64, from: u64, to: u64) -> u64 {
+        let pages = Self::pages(from, to);
+        now.saturating_add(self.config.flush)
+            .saturating_add(self.config.flush_page.saturating_mul(pages))
+    }
+
+    /// Has blades write back and drop what they have of a range; one that does not is fenced.
+    pub(super) fn flush(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        blades: BladeSet,
+        from: u64,
+        to: u64,
+    ) {
+        if blades.is_empty() {
+            for (incarnation, result) in std::mem::take(&mut operation.heard) {
+                if let Err(failure) = result {
+                    self.begin_fencing(incarnation, Some(failure));
+                }
+            }
+            return;
+        }
+        let until = self.flush_limit(now, from, to);
+        for blade in blades.iter() {
+            if let Some(incarnation) = self.books.blades.compute(blade) {
+                let command = Command::FlushRange {
+                    va: from,
+                    length: to - from,
+                };
+                self.order(id, operation, incarnation, command, Some(until));
+            }
+        }
+        operation.waits = Waits::Orders;
+        operation.tasks.push(Task::Flush(BladeSet::EMPTY, from, to));
+    }
+
+    /// A blade gives up what it owns of a range. Regions that others have meanwhile were written back for that.
+    pub(super) fn sync(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        mut syncing: Syncing,
+    ) {
+        let most = self.config.batch;
+        match operation.seen.take() {
+            Some(Seen::Regions { found, next }) => {
+                syncing.found = found.into();
+                syncing.from = next.unwrap_or(syncing.to);
+            }
+            Some(Seen::Word(word)) => {
+                if let Some(entry) = syncing.found.pop_front()
+                    && may_write_back(word, syncing.blade)
+                {
+                    syncing.owned.push(entry);
+                }
+            }
+            _ => {}
+        }
+        if let Some(entry) = syncing.found.front() {
+            let slot = entry.slot;
+            return self.act(id, operation, Act::Look { slot }, Task::Sync(syncing));
+        }
+        let owned = std::mem::take(&mut syncing.owned);
+        let (from, to) = (syncing.from, syncing.to);
+        if !owned.is_empty() {
+            let reset = self.changing(
+                now,
+                Change::Reset,
+                owned.into_iter().map(|entry| (entry, None)),
+            );
+            return operation.first([Task::Change(reset), Task::Sync(syncing)]);
+        }
+        if from < to {
+            self.act(
+                id,
+                operation,
+                Act::Find { from, to, most },
+                Task::Sync(syncing),
+            );
+        }
+    }
+
+    /// Finds the region of an address, and does to it what is wanted.
+    pub(super) fn find_region(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        finding: Finding,
+    ) {
+        let Finding { va, purpose, entry } = finding;
+        let found = match operation.seen.take() {
+            Some(Seen::Regions { found, .. }) => found,
+            _ => {
+                // Of a merge, both halves.
+                let whole = match (purpose, entry) {
+                    (Purpose::Change(RegionChange::Merge), Some(entry)) => entry.region.whole(),
+                    _ => None,
+                };
+                let (from, to) = match whole {
+                    Some(whole) => (whole.base(), Va(whole.base().0 + whole.size())),
+                    None => (va, Va(va.0 + 1)),
+                };
+                let act = Act::Find { from, to, most: 2 };
+                return self.act(id, operation, act, Task::FindRegion(finding));
+            }
+        };
+        let here = found
+            .iter()
+            .copied()
+            .find(|entry| entry.region.contains(va));
+        let changed = match (purpose, here) {
+            (Purpose::Unstick, Some(here)) => Some(self.unsticking(now, here)),
+            (Purpose::MarkLost(with), Some(here)) => Some(self.marking_lost(now, here, with)),
+            (Purpose::Unstick | Purpose::MarkLost(_), None) => None,
+            (Purpose::Tell(changed), Some(Entry { region, .. })) => {
+                let reply = Reply::Region {
+                    va: region.base().0,
+                    length: region.size(),
+                    changed,
+                };
+                return self.reply(id, operation, Ok(reply));
+            }
+            (Purpose::Change(_) | Purpose::Tell(_), None) => {
+                let message = format!("the region at {va} has no slot: no blade has touched it");
+                return self.reply(id, operation, Err(Failure::new(Errno::EFAULT, message)));
+            }
+            (Purpose::Change(RegionChange::Merge), Some(here)) if entry.is_none() => {
+                let finding = Finding {
+                    entry: Some(here),
+                    ..finding
+                };
+                return match self.fits_in_vma(here.region.whole()) {
+                    true => operation.tasks.push(Task::FindRegion(finding)),
+                    false => self.reply(id, operation, Err(unchangeable(va))),
+                };
+            }
+            (Purpose::Change(change), Some(here)) => {
+                match self.changing_region(now, here, change, &found) {
+                    Ok(changing) => {
+                        let tell = Finding {
+                            purpose: Purpose::Tell(true),
+                            entry: None,
+                            va,
+                        };
+                        operation.tasks.push(Task::FindRegion(tell));
+                        Some(changing)
+                    }
+                    Err(failure) => return self.reply(id, operation, Err(failure)),
+                }
+            }
+        };
+        operation.tasks.extend(changed.map(Task::Change));
+    }
+
+    /// Whether a region is within one vma.
+    fn fits_in_vma(&self, region: Option<Region>) -> bool {
+        region.is_some_and(|region| {
+            let vma = self.books.domains.vma_at(region.base());
+            vma.is_some_and(|vma| region.base().0 + region.size() <= vma.end())
+        })
+    }
+
+    /// How a region is reset, split or merged; `found` are the halves of what it is merged to.
+    fn changing_region(
+        &mut self,
+        now: u64,
+        here: Entry,
+        change: RegionChange,
+        found: &[Entry],
+    ) -> Result<Changing, Failure> {
+        let va = here.region.base();
+        match change {
+            RegionChange::Reset => Ok(self.changing(now, Change::Reset, [(here, None)])),
+            RegionChange::Split => {
+                let (_, upper) = here.region.halves().ok_or_else(|| unchangeable(va))?;
+                let slot = self.free.pop_first().ok_or_else(|| {
+                    Failure::new(Errno::ENOMEM, "the directory has no slots left".to_owned())
+                })?;
+                let upper = Entry {
+                    region: upper,
+                    slot,
+                };
+                Ok(self.changing(now, Change::Split, [(here, Some(upper))]))
+            }
+            RegionChange::Merge => {
+                let halves = here.region.whole().and_then(Region::halves);
+                let (lower, upper) = halves.ok_or_else(|| unchangeable(va))?;
+                let find = |half| found.iter().copied().find(|entry| entry.region == half);
+                let (first, second) = find(lower)
+                    .zip(find(upper))
+                    .ok_or_else(|| unchangeable(va))?;
+                Ok(self.changing(now, Change::Merge, [(first, Some(second))]))
+            }
+        }
+    }
+
+    // Memory.
+
+    /// Has a memory blade zero what was freed, unless that is under way.
+    pub(super) fn begin_zeroing(&mut self, blade: u8) {
+        let zeroes = |task: &Task| matches!(task, Task::Zero(other, _) if *other == blade);
+        let mut operations = self.operations.values();
+        if !operations.any(|operation| operation.tasks.iter().any(zeroes)) {
+            self.begin(Claim::default(), None, vec![Task::Zero(blade, None)]);
+        }
+    }
+
+    /// Something of the memory blade's that was freed and is not zeroed yet, as much as is zeroed at once.
+    fn unclean(&self, blade: u8) -> Option<Extent> {
+        let of_blade = self
+            .books
+            .unclean
+            .values()
+            .find(|extent| extent.blade == blade)?;
+        Some(Extent {
+            length: of_blade
+                .length
+                .min(self.config.zero.max(GRANULE) / GRANULE * GRANULE),
+            ..*of_blade
+        })
+    }
+
+    /// Has memory zeroed, part by part.
+    pub(super) fn zero(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        blade: u8,
+        extent: Option<Extent>,
+    ) {
+        if let Some(extent) = extent {
+            match operation.heard.pop() {
+                Some((_, Ok(_))) => {
+                    self.hold(id);
+                    self.zeroed(extent);
+                    return operation.first([Task::Keep, Task::Release, Task::Zero(blade, None)]);
+                }
+                // The blade is gone, and what it has with it; or it will be asked again when memory is freed.
+                Some((_, Err(failure))) => {
+                    let what = "zeroing memory that was freed";
+                    return self.event(super::Event::Failed { what, failure });
+                }
+                None => return,
+            }
+        }
+        let incarnation = self.books.blades.get(BladeKind::Memory, blade);
+        let incarnation = incarnation
+            .filter(|blade| blade.is_here)
+            .map(|blade| blade.incarnation);
+        let Some((incarnation, extent)) = incarnation.zip(self.unclean(blade)) else {
+            return;
+        };
+        let command = Command::ZeroPages {
+            first: extent.first_page(),
+            count: extent.pages(),
+        };
+        self.order(id, operation, incarnation, command, None);
+        operation.waits = Waits::Orders;
+        operation.tasks.push(Task::Zero(blade, Some(extent)));
+    }
+
+    /// Part of what was freed is zeroed.
+    fn zeroed(&mut self, extent: Extent) {
+        let va = extent.va().0;
+        if let Some(whole) = self.books.unclean.remove(&va) {
+            self.books.memory.zeroed(extent);
+            self.books.touch(records::Key::Unclean(va));
+            if whole.length > extent.length {
+                let rest = Extent {
+                    offset: whole.offset + extent.length,
+                    length: whole.length - extent.length,
+                    ..whole
+                };
+                self.books.unclean.insert(rest.va().0, rest);
+                self.books.touch(records::Key::Unclean(rest.va().0));
+            }
+        }
+    }
+
+    // Reports.
+
+    /// Asks all compute blades what they count, and tells the asker.
+    pub(super) fn count(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        is_asked: bool,
+    ) {
+        if !is_asked {
+            let until = now.saturating_add(self.config.report);
+            for blade in self.computes().iter() {
+                if let Some(incarnation) = self.books.blades.compute(blade) {
+                    self.order(id, operation, incarnation, Command::CountCache, Some(until));
+                }
+            }
+            operation.waits = Waits::Orders;
+            return operation.tasks.push(Task::Count(true));
+        }
+        let heard = std::mem::take(&mut operation.heard).into_iter();
+        let report = |(incarnation, result): (Incarnation, _)| match result {
+            Ok(Report::Cache(report)) => Some((self.name_of(incarnation), *report)),
+            _ => None,
+        };
+        let caches: BTreeMap<_, _> = heard.filter_map(report).collect();
+        self.reply(id, operation, Ok(Reply::Caches { caches }));
+    }
+}
+
+/// What an operator is told who wants a region changed that cannot be.
+fn unchangeable(va: Va) -> Failure {
+    let message = format!("the region at {va} has no halves, or no other half in its vma");
+    Failure::new(Errno::EINVAL, message)
+}
