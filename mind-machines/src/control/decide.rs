@@ -9,6 +9,7 @@ use mind_api::{
 use mind_common::{
     addr::{PAGE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
     id::BladeId,
+    permission::PermissionClass,
 };
 
 use super::{
@@ -18,7 +19,6 @@ use super::{
         blades::{Incarnation, Port},
         domains::{Process, Users, Vma, check_name},
         memory::NoMemory,
-        protection::Class,
         records, tables,
     },
     operation::{
@@ -482,7 +482,7 @@ impl Controller {
             let answer = Err(Failure::new(Errno::ESRCH, message));
             return self.finish(operation, keys, answer, true);
         }
-        let keys = self.allow(domain, va, length, Class::of(access));
+        let keys = self.allow(domain, va, length, access);
         let answer = Ok(Reply::Mapped { va: va.0, length });
         self.keep_answer(operation, &answer);
         operation.first([
@@ -586,7 +586,7 @@ impl Controller {
         let blades = known
             .map(super::books::domains::Domain::blades)
             .unwrap_or_default();
-        let keys = self.allow(domain, va, length, Class::of(access));
+        let keys = self.allow(domain, va, length, access);
         self.keep_answer(operation, &Ok(Reply::Done));
         operation.first([
             Task::Install(keys, Otherwise::Restore(domain, before)),
@@ -626,7 +626,7 @@ impl Controller {
         domain: u32,
         va: Va,
         length: u64,
-        class: Option<Class>,
+        class: PermissionClass,
     ) -> VecDeque<tables::Key> {
         let Some(known) = self.books.domains.get_mut(domain) else {
             return VecDeque::new();
@@ -658,7 +658,7 @@ impl Controller {
         if let Some(name) = area {
             self.books.domains.take_name(domain, &name);
         }
-        self.allow(domain, va, length, None)
+        self.allow(domain, va, length, PermissionClass::None)
     }
 
     /// The vma is closing, and an operation of its own frees its regions.

@@ -8,6 +8,7 @@ use mind_common::{
         machine::{Loss, on_loss},
     },
     id::{BladeId, DomainId},
+    permission::PermissionClass,
 };
 
 use super::{Port, Switch, Tables};
@@ -250,8 +251,7 @@ fn loss(word: Word, gone: BladeId) -> Option<mind_common::directory::machine::St
 impl Tables {
     /// All entries, as the controller reads them.
     fn entries(&self) -> Vec<(Key, Value)> {
-        use crate::control::books::protection::Class;
-        use mind_common::table::{self, MAY_WRITE, PEER_PRESENT, Peer};
+        use mind_common::table::{self, PEER_PRESENT, Peer};
         let present = |node, connection| Peer {
             ipv4: [0; 4],
             mac: [0; 6],
@@ -285,10 +285,7 @@ impl Tables {
             .protection
             .iter()
             .map(|((domain, prefix), permission)| {
-                let class = match permission.allows(MAY_WRITE) {
-                    true => Class::Write,
-                    false => Class::Read,
-                };
+                let class = PermissionClass::of(*permission);
                 (Key::Protection(domain.0, *prefix), Value::Protection(class))
             });
         let blades = ports.chain(compute).chain(memory);

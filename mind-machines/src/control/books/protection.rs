@@ -11,65 +11,25 @@
 
 use std::collections::BTreeMap;
 
-use mind_api::message::Access;
 use mind_common::{
     addr::{PAGE_SIZE, Prefix, Va, prefixes},
-    table::{MAY_READ, MAY_WRITE, Permission},
+    permission::PermissionClass,
 };
-use serde::{Deserialize, Serialize};
-
-/// What a domain may do with a page for which there is an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Class {
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-}
-
-impl Class {
-    /// The access of a class, or of none.
-    pub const fn access(class: Option<Self>) -> Access {
-        match class {
-            None => Access::None,
-            Some(Self::Read) => Access::Read,
-            Some(Self::Write) => Access::Write,
-        }
-    }
-
-    /// The class of an access; none for none.
-    pub const fn of(access: Access) -> Option<Self> {
-        match access {
-            Access::None => None,
-            Access::Read => Some(Self::Read),
-            Access::Write => Some(Self::Write),
-        }
-    }
-
-    /// As the table says it.
-    pub const fn permission(self) -> Permission {
-        let bits = match self {
-            Self::Read => MAY_READ,
-            Self::Write => MAY_READ | MAY_WRITE,
-        };
-        Permission { bits }
-    }
-}
 
 /// A range with its class: first address, the address after its last, what may be done.
-pub type Range = (u64, u64, Option<Class>);
+pub type Range = (u64, u64, PermissionClass);
 
 /// What a domain may do, range by range. Addresses are pages' first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Protection {
     /// End and class by start. Ranges do not overlap, and two that touch differ.
-    ranges: BTreeMap<u64, (u64, Class)>,
+    ranges: BTreeMap<u64, (u64, PermissionClass)>,
 }
 
 impl Protection {
-    /// From now on the domain may do `class` (or nothing) with `length` bytes from `start` on, whole pages. The entries
+    /// From now on the domain may do `class` with `length` bytes from `start` on, whole pages. The entries
     /// that may be otherwise than before: first those that there are now, then those that there were.
-    pub fn set(&mut self, start: Va, length: u64, class: Option<Class>) -> Vec<Prefix> {
+    pub fn set(&mut self, start: Va, length: u64, class: PermissionClass) -> Vec<Prefix> {
         debug_assert!(start.is_page_aligned() && length.is_multiple_of(PAGE_SIZE as u64));
         let (from, to) = (start.0, start.0 + length);
         if from == to {
@@ -90,7 +50,7 @@ impl Protection {
         ranges.flat_map(|(start, (end, _))| prefixes(Va(*start), end - start))
     }
 
-    fn change(&mut self, mut start: u64, mut end: u64, class: Option<Class>) {
+    fn change(&mut self, mut start: u64, mut end: u64, class: PermissionClass) {
         self.cut(start);
         self.cut(end);
         let covered: Vec<_> = self
@@ -101,7 +61,9 @@ impl Protection {
         for from in covered {
             self.ranges.remove(&from);
         }
-        let Some(class) = class else { return };
+        if class == PermissionClass::None {
+            return;
+        }
         if let Some((&from, &(to, other))) = self.ranges.range(..start).next_back()
             && to == start
             && other == class
@@ -146,19 +108,19 @@ impl Protection {
                 continue;
             }
             if next < from {
-                ranges.push((next, from, None));
+                ranges.push((next, from, PermissionClass::None));
             }
-            ranges.push((from, to, Some(*class)));
+            ranges.push((from, to, *class));
             next = to;
         }
         if next < end {
-            ranges.push((next, end, None));
+            ranges.push((next, end, PermissionClass::None));
         }
         ranges
     }
 
     /// The class of this entry; `None` if there is no such one.
-    pub fn entry(&self, prefix: Prefix) -> Option<Class> {
+    pub fn entry(&self, prefix: Prefix) -> Option<PermissionClass> {
         let (start, (end, class)) = self.ranges.range(..=prefix.base.0).next_back()?;
         prefixes(Va(*start), end - start)
             .any(|entry| entry == prefix)
@@ -166,7 +128,7 @@ impl Protection {
     }
 
     /// All entries, by address: as few as disjoint ones can be.
-    pub fn entries(&self) -> impl Iterator<Item = (Prefix, Class)> {
+    pub fn entries(&self) -> impl Iterator<Item = (Prefix, PermissionClass)> {
         self.ranges.iter().flat_map(|(start, (end, class))| {
             prefixes(Va(*start), end - start).map(|prefix| (prefix, *class))
         })
@@ -182,31 +144,31 @@ mod tests {
     const BASE: u64 = mind_common::addr::WINDOW_BASE;
     const PAGES: u64 = 64;
 
-    type Table = BTreeMap<Prefix, Class>;
+    type Table = BTreeMap<Prefix, PermissionClass>;
 
     fn at(page: u64) -> Va {
         Va(BASE + page * PAGE)
     }
 
     /// What the trie says of a page: its longest entry.
-    fn look_up(table: &Table, page: u64) -> Option<Class> {
+    fn look_up(table: &Table, page: u64) -> PermissionClass {
         let va = at(page).0;
         let covers = |prefix: &Prefix| va & !(prefix.size() - 1) == prefix.base.0;
         let entries = table.iter().filter(|(prefix, _)| covers(prefix));
         entries
             .min_by_key(|(prefix, _)| prefix.shift)
-            .map(|(_, class)| *class)
+            .map_or(PermissionClass::None, |(_, class)| *class)
     }
 
     #[test]
     fn neighbours_of_one_class_share_an_entry() {
         let mut protection = Protection::default();
-        protection.set(at(0), 4 * PAGE, Some(Class::Write));
-        protection.set(at(4), 4 * PAGE, Some(Class::Write));
+        protection.set(at(0), 4 * PAGE, PermissionClass::Write);
+        protection.set(at(4), 4 * PAGE, PermissionClass::Write);
         let entries: Vec<_> = protection.entries().collect();
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].0.size(), 8 * PAGE);
-        assert_eq!(protection.entry(entries[0].0), Some(Class::Write));
+        assert_eq!(protection.entry(entries[0].0), Some(PermissionClass::Write));
         let half = Prefix {
             base: at(0),
             shift: entries[0].0.shift - 1,
@@ -218,16 +180,20 @@ mod tests {
     fn a_change_concerns_the_entries_around_it_and_no_others() {
         let mut protection = Protection::default();
         for vma in 0..1000 {
-            protection.set(at(8 * vma), 4 * PAGE, Some(Class::Write));
+            protection.set(at(8 * vma), 4 * PAGE, PermissionClass::Write);
         }
-        let concerned = protection.set(at(8 * 500), 4 * PAGE, None);
+        let concerned = protection.set(at(8 * 500), 4 * PAGE, PermissionClass::None);
         assert_eq!(concerned.len(), 1, "{concerned:?}");
-        let concerned = protection.set(at(8 * 500), 8 * PAGE, Some(Class::Write));
+        let concerned = protection.set(at(8 * 500), 8 * PAGE, PermissionClass::Write);
         assert!(concerned.len() < 8, "{concerned:?}");
     }
 
-    fn class() -> impl Strategy<Value = Option<Class>> {
-        prop::sample::select(vec![None, Some(Class::Read), Some(Class::Write)])
+    fn class() -> impl Strategy<Value = PermissionClass> {
+        prop::sample::select(vec![
+            PermissionClass::None,
+            PermissionClass::Read,
+            PermissionClass::Write,
+        ])
     }
 
     proptest! {
@@ -235,7 +201,7 @@ mod tests {
         fn every_page_has_its_old_or_its_new_class_at_every_moment(
             steps in prop::collection::vec((0..PAGES, 1..=PAGES, class()), 1..20),
         ) {
-            let mut oracle = vec![None; PAGES as usize];
+            let mut oracle = vec![PermissionClass::None; PAGES as usize];
             let mut protection = Protection::default();
             let mut table = Table::new();
             for (first, count, class) in steps {
@@ -277,7 +243,7 @@ mod tests {
             steps in prop::collection::vec((0..PAGES, 1..=PAGES, class()), 1..20),
             (from, count) in (0..PAGES, 0..=PAGES),
         ) {
-            let mut oracle = vec![None; PAGES as usize];
+            let mut oracle = vec![PermissionClass::None; PAGES as usize];
             let mut protection = Protection::default();
             for (first, count, class) in steps {
                 let count = count.min(PAGES - first);

@@ -9,7 +9,7 @@ use mind_api::{
     errno::Failure,
     message::{BladeKind, Reply},
 };
-use mind_common::addr::Va;
+use mind_common::{addr::Va, permission::PermissionClass};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -17,7 +17,6 @@ use super::{
     blades::{Blade, Incarnation},
     domains::{Domain, Vma},
     memory::Extent,
-    protection::Class,
 };
 
 /// What a record is of. Its text is unique, and is read back by [`FromStr`].
@@ -46,7 +45,7 @@ pub enum Record {
     /// Of [`Key::Domain`].
     Domain(Domain),
     /// Of [`Key::Vma`]: the vma, and what its domain may do with it: first page, pages, class.
-    Vma(Vma, Vec<(u64, u64, Class)>),
+    Vma(Vma, Vec<(u64, u64, PermissionClass)>),
     /// Of [`Key::Unclean`].
     Unclean(Extent),
     /// Of [`Key::LastDomain`].
@@ -133,7 +132,7 @@ impl Books {
             Key::Vma(va) => {
                 let vma = self.domains.vma(Va(va))?;
                 let rights = self.domains.rights(vma).into_iter();
-                let rights = rights.filter_map(|(from, to, class)| Some((from, to, class?)));
+                let rights = rights.filter(|(_, _, class)| *class != PermissionClass::None);
                 Some(Record::Vma(vma.clone(), rights.collect()))
             }
             Key::Unclean(va) => self.unclean.get(&va).copied().map(Record::Unclean),
@@ -173,7 +172,7 @@ impl Books {
             books.domains.put_vma(vma);
             if let Some(domain) = books.domains.get_mut(domain) {
                 for (from, to, class) in rights {
-                    domain.protection.set(Va(from), to - from, Some(class));
+                    domain.protection.set(Va(from), to - from, class);
                 }
             }
         }

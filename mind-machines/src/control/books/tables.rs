@@ -5,13 +5,13 @@ use mind_api::message::BladeKind;
 use mind_common::{
     addr::Prefix,
     id::{BladeId, BladeSet},
+    permission::PermissionClass,
     table::{self, Peer, Translation},
 };
 
 use super::{
     Books,
     blades::{Port, slice_of},
-    protection::Class,
 };
 
 /// An entry of a table.
@@ -43,7 +43,7 @@ pub enum Value {
     /// Of [`Key::Placement`].
     Placement(BladeSet),
     /// Of [`Key::Protection`].
-    Protection(Class),
+    Protection(PermissionClass),
 }
 
 impl Books {
