@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use mind_api::{operator::Status, program::{BladeReport, FromBlade, ToBlade}};
+use mind_api::{
+    operator::Status,
+    program::{BladeReport, FromBlade, ToBlade},
+};
 use mind_connection::packets::Packets;
 use netns_setup::{Kind, Options, Testbed, paths, program::Process, testbed::Guard};
 

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use mind_api::{Errno, Failure, Reply, Request, message::{RegionChange, Registration}, operator::{Discrepancy, Status}};
+use mind_api::{
+    Errno, Failure, Reply, Request,
+    message::{RegionChange, Registration},
+    operator::{Discrepancy, Status},
+};
 use mind_connection::{Client, ClientError, client::ReceivedCommand};
 use netns_setup::Plan;
 use tokio::{

@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{Reply, Request, message::{BladeKind, Registration}};
+use mind_api::{
+    Reply, Request,
+    message::{BladeKind, Registration},
+};
 use mind_connection::{Client, ClientError, client::ReceivedCommand};
 use tokio::sync::mpsc;
 

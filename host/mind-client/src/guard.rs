@@ -6,9 +6,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
 };
 
-use mind_api::{Failure, program::{FromBlade, Mapping}};
-use mind_connection::packets::Packets;
+use mind_api::{
+    Failure,
+    program::{FromBlade, Mapping},
+};
 use mind_common::addr::{PAGE_SIZE, Va};
+use mind_connection::packets::Packets;
 use mind_userfault::Window;
 
 /// What a call waits for.

@@ -11,7 +11,10 @@ use std::{
     thread::JoinHandle,
 };
 
-use mind_api::{message::{Access, Open}, program::{Call, FromBlade, Mapping, ToBlade, VERSION}};
+use mind_api::{
+    message::{Access, Open},
+    program::{Call, FromBlade, Mapping, ToBlade, VERSION},
+};
 use mind_connection::packets::Packets;
 use mind_userfault::{Backing, Window};
 

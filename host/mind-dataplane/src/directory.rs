@@ -254,7 +254,7 @@ impl SlotHandle<'_> {
     /// Between the two the slot has no region, so a write-back that comes just then is refused as
     /// "busy".
     pub fn set_region(self, region: Region) {
-        self.leave_region();
+        self.clear_region();
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).region };
         self.atomic(field)
@@ -263,7 +263,7 @@ impl SlotHandle<'_> {
 
     /// Removes the region, and makes its memo invalid. A packet that reads the next region reads
     /// the next generation, too.
-    fn leave_region(self) {
+    pub fn clear_region(self) {
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).region };
         self.atomic(field).store(0, Ordering::Release);
@@ -276,7 +276,7 @@ impl SlotHandle<'_> {
         // SAFETY: see `atomic`.
         self.atomic(unsafe { &raw mut (*at).word })
             .store(0, Ordering::Release);
-        self.leave_region();
+        self.clear_region();
         // SAFETY: see `atomic`; the fields are in place one by one.
         unsafe {
             for (field, value) in [

@@ -421,7 +421,26 @@ impl Controller {
                 from,
                 most: self.config.sweep,
             };
-            self.act(id, operation, act, Task::Lose(incarnation, from));
+            return self.act(id, operation, act, Task::Lose(incarnation, from));
+        }
+        self.flush_lost(incarnation.number);
+    }
+
+    /// Blades drop what they have of vmas that are lost with a memory blade: accesses that would hit fail, too.
+    fn flush_lost(&mut self, number: u8) {
+        let (slice, _) = slice_of(number);
+        let end = slice.base.0 + slice.size();
+        let vmas = self.books.domains.vmas_from(slice.base);
+        let vmas = vmas.take_while(|vma| vma.va().0 < end);
+        let lost = vmas.filter(|vma| vma.is_lost && !vma.is_closing);
+        let flushes: Vec<_> = lost
+            .filter_map(|vma| {
+                let blades = self.books.domains.get(vma.domain)?.blades();
+                Some(Task::Flush(blades, vma.va().0, vma.end()))
+            })
+            .collect();
+        for flush in flushes {
+            self.begin(Claim::default(), None, vec![flush]);
         }
     }
 }

@@ -380,6 +380,12 @@ impl Controller {
             }
             Request::ReportLoss { va } => {
                 let page = Va(va);
+                let vma = self.books.domains.vma_at(page);
+                if vma.is_some_and(|vma| vma.is_lost) {
+                    // That was noted when its memory blade went.
+                    self.finish(operation, VecDeque::new(), Ok(Reply::Done), is_kept);
+                    return Ok(());
+                }
                 let blade = self.name_of(Incarnation {
                     kind: BladeKind::Compute,
                     number: caller.get(),

@@ -395,6 +395,14 @@ fn a_memory_blade_that_is_gone_takes_its_regions_along() {
     world.cut(Node::Memory(number));
     world.run();
     assert_eq!(world.word_at(va), (State::Locked, Some(Prior::Lost), 0));
+    // What blades have of it goes, too, and a refused write-back is no further loss.
+    assert_eq!(world.flushed, [host(0), host(1), host(2)]);
+    let lost = world.lost_regions(va);
+    assert_eq!(
+        world.call(0, Request::ReportLoss { va: va.0 }),
+        Ok(Reply::Done)
+    );
+    assert_eq!(world.lost_regions(va), lost);
     assert_eq!(world.request(1, Want::Read, va), Verdict::NoMemory);
     assert_eq!(world.request(1, Want::Read, other), Verdict::Fetch);
     let sync = Request::Sync {

@@ -448,6 +448,13 @@ impl World {
         }
     }
 
+    /// How often regions of a vma were lost.
+    pub fn lost_regions(&self, va: Va) -> u64 {
+        let vma = self.controller.books().domains.vma(va);
+        vma.and_then(|vma| vma.lost.as_ref())
+            .map_or(0, |lost| lost.regions)
+    }
+
     // Packets.
 
     pub fn send(&mut self, life: Connection, body: Body<u64>) -> Handled<u64> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use mind_api::operator::Status;
 use mind_api::program::{BladeReport, FromBlade, ToBlade};
-use mind_connection::packets::Packets;
 use mind_api::{Reply, Request};
 use mind_connection::Client;
+use mind_connection::packets::Packets;
 use netns_setup::plan::SWITCH;
 use netns_setup::{Plan, Testbed, paths};
 

@@ -19,12 +19,15 @@ mod statistics;
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{Command, Errno, Failure, Request, message::{BladeKind, Identity, Report}};
-use mind_connection::{Client, client::ReceivedCommand, packets::Listener};
+use mind_api::{
+    Command, Errno, Failure, Request,
+    message::{BladeKind, Identity, Report},
+};
 use mind_common::{
     addr::PAGE_SIZE,
     id::{BladeId, Connection},
 };
+use mind_connection::{Client, client::ReceivedCommand, packets::Listener};
 use mind_machines::compute::Config;
 
 use crate::{Common, controller};

@@ -12,11 +12,17 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{Errno, Failure, Reply, Request, program::{Call, FromBlade, Mapping, ToBlade, VERSION}};
-use mind_connection::{Client, ClientError, packets::{Listener, Packets}};
+use mind_api::{
+    Errno, Failure, Reply, Request,
+    program::{Call, FromBlade, Mapping, ToBlade, VERSION},
+};
 use mind_common::{
     addr::Va,
     id::{BladeId, DomainId},
+};
+use mind_connection::{
+    Client, ClientError,
+    packets::{Listener, Packets},
 };
 use mind_machines::compute::Access;
 use mind_userfault::{Backing, Userfault};

@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{Failure, program::{Call, FromBlade, Mapping, ToBlade}};
+use mind_api::{
+    Failure,
+    program::{Call, FromBlade, Mapping, ToBlade},
+};
 use mind_connection::packets::Listener;
 use mind_userfault::Backing;
 use tempfile::TempDir;

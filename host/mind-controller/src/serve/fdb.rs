@@ -5,12 +5,75 @@
 use std::{fs, net::Ipv4Addr};
 
 use anyhow::{Context as _, Result, bail};
+use mind_dataplane::attach;
 
 /// IPv4 neighbours of this network namespace (`arp_seq_show` in `net/ipv4/arp.c`).
 const NEIGHBOURS: &str = "/proc/net/arp";
 
 /// An entry of `/sys/class/net/BRIDGE/brforward` (`struct __fdb_entry`, `linux/if_bridge.h`).
 const ENTRY: usize = 16;
+
+/// The bridge that the switch's ports are enslaved to.
+#[derive(Debug)]
+pub(super) struct Bridge {
+    name: String,
+    /// The ports: their names, and the indices of their interfaces.
+    ports: Vec<(String, u32)>,
+}
+
+impl Bridge {
+    /// A bridge with these ports.
+    ///
+    /// # Errors
+    ///
+    /// When there is no interface of such a name.
+    pub(super) fn new(name: &str, ports: &[String]) -> Result<Self> {
+        let port = |name: &String| Ok((name.clone(), attach::index_of(name)?));
+        Ok(Self {
+            name: name.to_owned(),
+            ports: ports.iter().map(port).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Its ports: their names, and the indices of their interfaces.
+    pub(super) fn ports(&self) -> &[(String, u32)] {
+        &self.ports
+    }
+
+    /// The name of the port whose interface has that index.
+    pub(super) fn port(&self, ifindex: u32) -> Option<&str> {
+        let mut ports = self.ports.iter();
+        let port = ports.find(|(_, index)| *index == ifindex);
+        port.map(|(name, _)| name.as_str())
+    }
+
+    /// Its Ethernet address.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge any more.
+    pub(super) fn address(&self) -> Result<[u8; 6]> {
+        address_of(&self.name)
+    }
+
+    /// The Ethernet address to which the kernel sends what is for `address`.
+    ///
+    /// # Errors
+    ///
+    /// When it is no neighbour on the bridge.
+    pub(super) fn neighbour_of(&self, address: Ipv4Addr) -> Result<[u8; 6]> {
+        neighbour_of(&self.name, address)
+    }
+
+    /// The index of the port that an Ethernet address is behind.
+    ///
+    /// # Errors
+    ///
+    /// When the bridge knows none, or it is none of the switch's.
+    pub(super) fn port_of(&self, mac: [u8; 6]) -> Result<u32> {
+        port_of(&self.name, &self.ports, mac)
+    }
+}
 
 /// The Ethernet address of the interface called `name`.
 pub(super) fn address_of(name: &str) -> Result<[u8; 6]> {
@@ -21,7 +84,7 @@ pub(super) fn address_of(name: &str) -> Result<[u8; 6]> {
 }
 
 /// The Ethernet address to which the kernel sends what is for `address`, over the bridge.
-pub(super) fn neighbour_of(bridge: &str, address: Ipv4Addr) -> Result<[u8; 6]> {
+fn neighbour_of(bridge: &str, address: Ipv4Addr) -> Result<[u8; 6]> {
     let text =
         fs::read_to_string(NEIGHBOURS).with_context(|| format!("cannot read {NEIGHBOURS}"))?;
     find_neighbour(&text, bridge, address)
@@ -52,25 +115,29 @@ fn parse(text: &str) -> Option<[u8; 6]> {
 }
 
 /// Which of `ports` the address is behind.
-pub(super) fn port_of<'a>(bridge: &str, ports: &'a [String], mac: [u8; 6]) -> Result<&'a str> {
+fn port_of(bridge: &str, ports: &[(String, u32)], mac: [u8; 6]) -> Result<u32> {
     let path = format!("/sys/class/net/{bridge}/brforward");
     let entries =
         fs::read(&path).with_context(|| format!("cannot read {path}: is `{bridge}` a bridge?"))?;
     let Some(number) = find(&entries, mac) else {
         bail!("bridge {bridge} knows no port that leads to {mac:02x?}");
     };
-    for port in ports {
+    for (port, ifindex) in ports {
         let path = format!("/sys/class/net/{port}/brport/port_no");
         let text = fs::read_to_string(&path)
             .with_context(|| format!("cannot read {path}: is `{port}` a port of {bridge}?"))?;
         let text = text.trim().trim_start_matches("0x");
         if u16::from_str_radix(text, 16) == Ok(number) {
-            return Ok(port);
+            return Ok(*ifindex);
         }
     }
     bail!(
         "the port that leads to {mac:02x?} is none of {}",
-        ports.join(", ")
+        ports
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     )
 }
 

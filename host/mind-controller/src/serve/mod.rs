@@ -1,8 +1,7 @@
 //! `mind-controller`: the controller's daemon.
 //!
-//! * [`core`] carries out what the policy decides, on the data plane and on blades,
-//! * [`session`] is a connection of a blade, a program's agent or an operator, [`door`] where operators come in,
-//! * [`agent`] is how a blade's agent is told what to do,
+//! * [`driver`] drives the controller's machine, on the data plane and on blades,
+//! * [`session`] is a connection of a blade's agent or an operator, [`door`] where operators come in,
 //! * [`copier`] copies invalidations where the switch does not,
 //! * [`tracer`] tells operators what becomes of packets,
 //! * [`metrics`] is what Prometheus is told,
@@ -10,10 +9,9 @@
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
-mod agent;
 mod copier;
-mod core;
 mod door;
+mod driver;
 mod fdb;
 mod host;
 mod metrics;
@@ -30,19 +28,23 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use mind_connection::{endpoint::{DEFAULT_SOCKET, Peer}, frame};
 use mind_common::wire;
+use mind_connection::{
+    endpoint::{DEFAULT_SOCKET, Peer},
+    frame,
+};
 use mind_metrics::page;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::Mutex,
+    sync::Semaphore,
     task::JoinSet,
 };
 
 use self::{
-    core::Core,
     door::Door,
+    driver::{Driver, Handle, Setup},
+    fdb::Bridge,
     host::{Host, plan::Cidr},
     metrics::Events,
     plane::{Begun, Plane},
@@ -51,6 +53,8 @@ use self::{
 
 /// The controller's TCP port where nobody says another.
 const PORT: u16 = 4790;
+/// Connections that there may be at a time; the next one waits until another one ends.
+const CONNECTIONS: usize = 512;
 /// Bytes of a frame's payload: the largest message behind its IP and UDP headers.
 const LEAST_MTU: i64 = (wire::OUTER_LEN - ETHERNET_LEN + wire::MAX_LEN) as i64;
 /// Bytes of an Ethernet header.
@@ -162,7 +166,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 struct Serving {
     listener: TcpListener,
     door: Door,
-    core: Arc<Mutex<Core>>,
+    driver: Driver,
+    handle: Handle,
+    bridge: Arc<Bridge>,
     events: Arc<Events>,
     tracer: Arc<Tracer>,
     shown: Option<TcpListener>,
@@ -196,34 +202,33 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
     let copied = copier::start(switch.open_copies()?, *listen.ip())?;
     let tracer = Tracer::start(switch.open_traces()?, switch.open_trace_control()?)?;
     let events = Arc::new(Events::new().context("cannot count events")?);
-    let counted = Arc::clone(&events);
-    let kept = (store, is_taken_over);
-    let helpers = (copied, Arc::clone(&tracer));
-    let core = Core::new(switch, args, *listen.ip(), helpers, counted, kept)?;
+    let bridge = Arc::new(Bridge::new(&args.bridge, &args.ports)?);
+    let (driver, handle) = Driver::new(Setup {
+        switch,
+        store,
+        is_taken_over,
+        bridge: Arc::clone(&bridge),
+        pins: args.pin.clone(),
+        address: *listen.ip(),
+        die_at: args.die_at,
+        copied,
+        tracer: Arc::clone(&tracer),
+        events: Arc::clone(&events),
+    })?;
     let serving = Serving {
         listener,
         door,
-        core: Arc::new(Mutex::new(core)),
+        driver,
+        handle,
+        bridge,
         events,
         tracer,
         shown,
     };
-    if is_taken_over {
-        tokio::spawn(recover(Arc::clone(&serving.core)));
-    }
     tracing::info!(%listen, ports = args.ports.join(", "), is_taken_over, "ready");
     sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
         .context("cannot tell whoever started the controller that it is ready")?;
     Ok((plane, serving))
-}
-
-/// Waits for the blades that there were, for as long as that may take, and goes on with them.
-async fn recover(core: Arc<Mutex<Core>>) {
-    let mut is_awaited = core.lock().await.is_awaited();
-    let all = is_awaited.wait_for(|is_awaited| !is_awaited);
-    // Whoever is not back in time is gone.
-    let _ = tokio::time::timeout(core::GRACE, all).await;
-    core.lock().await.recover().await;
 }
 
 impl Serving {
@@ -232,27 +237,46 @@ impl Serving {
         let Self {
             listener,
             door,
-            core,
+            driver,
+            handle,
+            bridge,
             events,
             tracer: _,
             shown,
         } = self;
         let mut tasks = JoinSet::new();
+        tasks.spawn(driver.run());
         if let Some(listener) = shown {
-            tasks.spawn(show(listener, Arc::clone(&core), events));
+            tasks.spawn(show(listener, handle.clone(), events));
         }
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
-            let core = Arc::clone(&core);
+            let place = Arc::clone(&room).acquire_owned().await?;
+            let (handle, bridge) = (handle.clone(), Arc::clone(&bridge));
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted.map(|(stream, peer)| {
                     if let Err(error) = frame::prepare(&stream) {
                         tracing::warn!(%peer, %error, "it will show late that a connection is gone");
                     }
-                    tokio::spawn(session::run(core, stream, Peer::Network(peer)));
+                    tasks.spawn(async move {
+                        session::run(handle, bridge, stream, Peer::Network(peer)).await;
+                        drop(place);
+                    });
                 }),
                 accepted = door.accept() => accepted.map(|stream| {
-                    tokio::spawn(session::run(core, stream, Peer::Local));
+                    tasks.spawn(async move {
+                        session::run(handle, bridge, stream, Peer::Local).await;
+                        drop(place);
+                    });
                 }),
+                Some(ended) = tasks.join_next() => {
+                    if let Err(error) = ended
+                        && error.is_panic()
+                    {
+                        return Err(error).context("part of the controller has failed");
+                    }
+                    continue;
+                }
             };
             if let Err(error) = accepted {
                 tracing::warn!(%error, "a connection was not accepted");
@@ -262,11 +286,11 @@ impl Serving {
 }
 
 /// Shows metrics until it is dropped.
-async fn show(listener: TcpListener, core: Arc<Mutex<Core>>, events: Arc<Events>) {
+async fn show(listener: TcpListener, handle: Handle, events: Arc<Events>) {
     let gather = move || {
-        let (core, events) = (Arc::clone(&core), Arc::clone(&events));
+        let (handle, events) = (handle.clone(), Arc::clone(&events));
         async move {
-            let status = core.lock().await.status();
+            let status = handle.status().await.unwrap_or_default();
             metrics::families(&status, &events)
         }
     };

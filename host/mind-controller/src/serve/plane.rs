@@ -9,10 +9,11 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use mind_dataplane::{Switch, SwitchLimits, attach};
+use mind_machines::control::books::domains::MAX_DOMAIN;
 
 use super::{
     Args, FanOut, fdb,
-    store::{Owner, Store},
+    store::{FORMAT, Owner, Store},
 };
 
 /// A data plane that is pinned. Dropped, it goes, as does the file of records.
@@ -86,7 +87,7 @@ impl Plane {
         }
         let limits = SwitchLimits {
             interfaces: highest + 1,
-            domains: mind_controller::registry::MAX_DOMAIN + 1,
+            domains: MAX_DOMAIN + 1,
             slots: args.slots.saturating_add(1),
             // As many blocks as slots of the largest region; more if vmas are small.
             blocks: args.slots.max(1),
@@ -184,6 +185,7 @@ fn owner(args: &Args, address: Ipv4Addr) -> Result<Owner> {
     let mut ports = args.ports.clone();
     ports.sort();
     Ok(Owner {
+        format: FORMAT,
         boot: boot.trim().to_owned(),
         object: mind_dataplane::object_digest(),
         address,
@@ -196,6 +198,7 @@ fn owner(args: &Args, address: Ipv4Addr) -> Result<Owner> {
 /// Refuses to take over what was made for something else: programs may be using it.
 fn compare(known: &Owner, wanted: &Owner, pins: &Path) -> Result<()> {
     let differs = [
+        ("records of another version", known.format != wanted.format),
         ("programs of another build", known.object != wanted.object),
         ("another address", known.address != wanted.address),
         ("other ports", known.ports != wanted.ports),
@@ -227,6 +230,7 @@ mod tests {
     #[test]
     fn a_data_plane_of_something_else_is_refused_with_what_differs() {
         let known = Owner {
+            format: FORMAT,
             boot: "boot".into(),
             object: "object".into(),
             address: Ipv4Addr::new(198, 18, 0, 1),

@@ -1,106 +1,82 @@
-//! A connection: greets, takes requests, passes commands on and their answers back.
+//! A connection: greets, takes requests to the driver, and answers and commands back.
 
-use std::{
-    sync::{Arc, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use mind_api::{Errno, Failure, Reply, Request, Welcome, message::{BladeKind, Frame}};
-use mind_connection::{endpoint::Peer, frame::{decode, encode, framed}};
+use mind_api::{
+    Errno, Failure, Reply, Request, Welcome,
+    message::{Frame, Registration},
+};
+use mind_connection::{
+    endpoint::Peer,
+    frame::{decode, encode, framed},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Mutex, mpsc, watch},
+    sync::{mpsc, watch},
 };
 
-use super::{agent::Agent, core::Core, tracer::Following};
+use super::{
+    driver::{Handle, Message},
+    fdb::Bridge,
+    tracer::Following,
+};
 
-/// Frames that may wait to be sent on a connection.
-const WAITING: usize = 64;
+/// Frames that may wait to be sent on a connection. A connection of which more wait is closed: its other end does not
+/// read.
+const WAITING: usize = 1024;
 
-/// How often a check looks again that finds something.
-const LOOKS: usize = 5;
-/// And after how long.
-const PAUSE: Duration = Duration::from_millis(100);
+/// What an operator on a connection traces.
+#[derive(Clone, Default)]
+pub(super) struct Trace(Arc<Mutex<Option<Arc<Following>>>>);
 
-/// Whose connection it is, once that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Registered {
-    pub(super) kind: BladeKind,
-    pub(super) number: u8,
-    pub(super) incarnation: u16,
-}
-
-/// A connection, as requests see it.
-pub(super) struct Session {
-    pub(super) peer: Peer,
-    pub(super) agent: Agent,
-    pub(super) registered: Mutex<Option<Registered>>,
-    /// What an operator traces.
-    following: std::sync::Mutex<Option<Arc<Following>>>,
-}
-
-impl Session {
-    /// Notes packets for it from now on, as long as it is there.
-    pub(super) fn trace(&self, following: Following) {
-        *self.following() = Some(Arc::new(following));
+impl Trace {
+    /// Notes packets from now on, for as long as the connection is there.
+    pub(super) fn begin(&self, following: Following) {
+        *self.lock() = Some(Arc::new(following));
     }
 
-    fn following(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
+    fn end(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
         // It is replaced at once.
-        self.following
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn run<S>(core: Arc<Mutex<Core>>, stream: S, peer: Peer)
+pub(super) async fn run<S>(handle: Handle, bridge: Arc<Bridge>, stream: S, peer: Peer)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (mut sink, mut stream) = framed(stream).split();
-    let name = match stream.next().await {
-        Some(Ok(bytes)) => match decode(&bytes) {
-            Ok(Frame::Hello(hello)) => {
-                let greeting = if hello.version == mind_api::VERSION {
-                    Frame::Welcome(Welcome {
-                        version: mind_api::VERSION,
-                    })
-                } else {
-                    let message = format!(
-                        "{} speaks version {}, this controller {}",
-                        hello.name,
-                        hello.version,
-                        mind_api::VERSION
-                    );
-                    Frame::Refused(Failure::new(Errno::EPROTO, message))
-                };
-                let refused = matches!(greeting, Frame::Refused(_));
-                let Ok(bytes) = encode(&greeting) else {
-                    return;
-                };
-                if sink.send(bytes).await.is_err() || refused {
-                    return;
-                }
-                hello.name
-            }
-            _ => {
-                tracing::warn!(%peer, "a connection does not begin with a greeting");
-                return;
-            }
-        },
+    let greeted = match stream.next().await {
+        Some(Ok(bytes)) => greeting(&bytes),
         _ => return,
+    };
+    let (name, greeting) = match greeted {
+        Ok(name) => {
+            let version = mind_api::VERSION;
+            (Some(name), Frame::Welcome(Welcome { version }))
+        }
+        Err(Some(failure)) => (None, Frame::Refused(failure)),
+        Err(None) => {
+            tracing::warn!(%peer, "a connection does not begin with a greeting");
+            return;
+        }
+    };
+    let Ok(bytes) = encode(&greeting) else {
+        return;
+    };
+    let is_sent = sink.send(bytes).await.is_ok();
+    let Some(name) = name.filter(|_| is_sent) else {
+        return;
     };
 
     let (outgoing, mut queue) = mpsc::channel::<Frame>(WAITING);
-    let session = Arc::new(Session {
-        peer,
-        agent: Agent::new(&name, outgoing.clone()),
-        registered: Mutex::new(None),
-        following: std::sync::Mutex::new(None),
-    });
-    let sender = tokio::spawn(async move {
+    let sending = async move {
         while let Some(frame) = queue.recv().await {
             match encode(&frame) {
                 Ok(bytes) => {
@@ -111,98 +87,113 @@ where
                 Err(error) => tracing::error!(%error, "an answer cannot be sent"),
             }
         }
-    });
-    let (is_complete, is_recovered, events) = {
-        let core = core.lock().await;
-        (core.is_complete(), core.is_recovered(), core.events())
     };
-    while let Some(Ok(bytes)) = stream.next().await {
-        match decode(&bytes) {
-            Ok(Frame::Request {
-                id,
-                body: Request::AwaitBlades,
-                ..
-            }) => {
-                tokio::spawn(await_blades(id, is_complete.clone(), outgoing.clone()));
-            }
-            Ok(Frame::Request {
-                id,
-                body: Request::NextTraced,
-                ..
-            }) => {
-                let following = session.following().clone();
-                tokio::spawn(next_traced(id, following, outgoing.clone()));
-            }
-            Ok(Frame::Request { id, answered, body }) => {
-                // Not here: what is asked may wait for a command's answer on this connection.
-                let (core, session) = (Arc::clone(&core), Arc::clone(&session));
-                let (outgoing, events) = (outgoing.clone(), Arc::clone(&events));
-                let (name, asked) = (body.name(), Instant::now());
-                let mut is_recovered = is_recovered.clone();
-                tokio::spawn(async move {
-                    if let Request::Register(registration) = &body {
-                        let (kind, address) = (registration.kind, registration.address);
-                        core.lock().await.will_not_resume(kind, address);
-                    }
-                    let waits = !matches!(body, Request::Resume { .. } | Request::Status);
-                    if waits
-                        && is_recovered
-                            .wait_for(|is_recovered| *is_recovered)
-                            .await
-                            .is_err()
-                    {
-                        return;
-                    }
-                    let body = answer(&core, &session, (id, answered), body).await;
-                    events.answered(name, body.is_ok(), asked.elapsed());
-                    if let Err(failure) = &body {
-                        tracing::debug!(%failure, "refused");
-                    }
-                    let _ = outgoing.send(Frame::Reply { id, body }).await;
-                });
-            }
-            Ok(Frame::Carried { id, body }) => session.agent.answered(id, body),
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(%peer, name, %error, "a frame that cannot be understood");
-                break;
-            }
+    let trace = Trace::default();
+    let (session, is_over) = handle.open(peer, &name, &outgoing, &trace).await;
+    let receiving = async {
+        while let Some(Ok(bytes)) = stream.next().await {
+            let message = match decode(&bytes) {
+                Ok(Frame::Request {
+                    id,
+                    body: Request::AwaitBlades,
+                    ..
+                }) => {
+                    let is_complete = handle.is_complete();
+                    tokio::spawn(await_blades(id, is_complete, outgoing.clone()));
+                    continue;
+                }
+                Ok(Frame::Request {
+                    id,
+                    body: Request::NextTraced,
+                    ..
+                }) => {
+                    let following = trace.lock().clone();
+                    tokio::spawn(next_traced(id, following, outgoing.clone()));
+                    continue;
+                }
+                Ok(Frame::Request {
+                    id,
+                    body: Request::Register(registration),
+                    ..
+                }) => match port_of(&bridge, peer, &registration) {
+                    Ok(port) => Message::Register {
+                        session,
+                        id,
+                        registration,
+                        port,
+                    },
+                    Err(failure) => Message::Refused {
+                        session,
+                        id,
+                        request: "register",
+                        failure,
+                    },
+                },
+                Ok(Frame::Request { id, answered, body }) => Message::Request {
+                    session,
+                    id,
+                    answered,
+                    body,
+                },
+                Ok(Frame::Carried { id, body }) => Message::Carried {
+                    session,
+                    id,
+                    result: body,
+                },
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(%peer, name, %error, "a frame that cannot be understood");
+                    return;
+                }
+            };
+            handle.send(message).await;
         }
+    };
+    tokio::select! {
+        () = sending => {}
+        () = receiving => {}
+        // The driver does not want it any more.
+        _ = is_over => {}
     }
-    session.agent.gone();
-    *session.following() = None;
-    let registered = *session.registered.lock().await;
-    if let Some(registered) = registered {
-        tracing::warn!(name, ?registered, "a blade is gone");
-        let mut is_recovered = is_recovered;
-        // What it had is not on the books before.
-        let _ = is_recovered.wait_for(|is_recovered| *is_recovered).await;
-        core.lock().await.lost(registered).await;
-    }
-    sender.abort();
+    trace.end();
+    handle.send(Message::Closed(session)).await;
 }
 
-/// Does what is asked. What a check finds may be on its way: a process that comes or goes is on one list and not yet on
-/// the other, and what its agent asks may wait for the check. So it looks again before it says so.
-async fn answer(
-    core: &Mutex<Core>,
-    session: &Session,
-    numbers: (u64, u64),
-    body: Request,
-) -> Result<Reply, Failure> {
-    for _ in 0..LOOKS {
-        let answer = core
-            .lock()
-            .await
-            .request(session, numbers, body.clone())
-            .await;
-        match &answer {
-            Ok(Reply::Checked(check)) if !check.discrepancies.is_empty() => {}
-            _ => return answer,
-        }
-        tokio::time::sleep(PAUSE).await;
+/// The caller's name, if it says hello in this version of the protocol; why it is refused, if it says hello.
+fn greeting(bytes: &[u8]) -> Result<String, Option<Failure>> {
+    let Ok(Frame::Hello(hello)) = decode(bytes) else {
+        return Err(None);
+    };
+    if hello.version == mind_api::VERSION {
+        return Ok(hello.name);
     }
-    core.lock().await.request(session, numbers, body).await
+    let message = format!(
+        "{} speaks version {}, this controller {}",
+        hello.name,
+        hello.version,
+        mind_api::VERSION
+    );
+    Err(Some(Failure::new(Errno::EPROTO, message)))
+}
+
+/// The port that a blade is behind, if that, its addresses and its connection belong together.
+fn port_of(bridge: &Bridge, peer: Peer, registration: &Registration) -> Result<u32, Failure> {
+    let Registration {
+        name, address, mac, ..
+    } = registration;
+    if !matches!(peer, Peer::Network(from) if from.ip() == *address) {
+        let message = format!("{name} says it is {address}, and calls from {peer}");
+        return Err(Failure::new(Errno::EINVAL, message));
+    }
+    let no_device = |error: anyhow::Error| Failure::new(Errno::ENODEV, format!("{error:#}"));
+    let neighbour = bridge.neighbour_of(*address).map_err(no_device)?;
+    if neighbour != *mac {
+        let message = format!(
+            "{name} says its Ethernet address is {mac:02x?}, and {address} is at {neighbour:02x?}"
+        );
+        return Err(Failure::new(Errno::EINVAL, message));
+    }
+    bridge.port_of(*mac).map_err(no_device)
 }
 
 /// Answers the request `id` when every port has its blade, unless the connection ends before.

@@ -1,29 +1,28 @@
-//! What outlives the controller, in a file: records of its books, and the answers that agents may ask for again.
+//! What outlives the controller, in a file: the records of its machine.
 //!
-//! Each request that changes the books is one transaction, when it is done and before it is answered. So a request is
-//! either answered, now or when it is asked again, or has not happened; what it left half done in the maps is undone
-//! by [`recovery`](super::core). The maps hold the rest, and the file means nothing without them: it says whose it is.
+//! The machine says what is one transaction. The maps hold the rest, and the file means nothing without them: it says
+//! to which data plane it belongs.
 
 use std::{net::Ipv4Addr, path::Path};
 
 use anyhow::{Context as _, Result, bail};
-use mind_api::{Failure, Reply};
-use mind_controller::records::{Change, Key};
+use mind_machines::control::books::records::{Change, Key, Record};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Deserialize, Serialize};
-
-use super::session::Registered;
 
 /// Whose records they are: [`Owner`], under the one key "owner".
 const OWNER: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("owner");
 /// Records of the books, by [`Key`].
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
-/// Answers, by the life of a blade ([`life`]) and the request's number.
-const ANSWERS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("answers");
+/// The version of the records' format.
+pub(super) const FORMAT: u32 = 2;
 
 /// The data plane that records belong to. They are of no use to one of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
+    /// The version of the records' format.
+    #[serde(default)]
+    pub(super) format: u32,
     /// The boot of this machine (`/proc/sys/kernel/random/boot_id`): what was pinned is gone after another.
     pub(super) boot: String,
     /// What the programs' object is known by.
@@ -38,29 +37,10 @@ pub(super) struct Owner {
     pub(super) loses_on_purpose: bool,
 }
 
-/// A request that its blade may make again.
-pub(super) struct Asked<'a> {
-    pub(super) by: Registered,
-    pub(super) id: u64,
-    /// No answers to requests of lower numbers are wanted any more.
-    pub(super) answered: u64,
-    pub(super) answer: &'a Result<Reply, Failure>,
-}
-
 /// The file.
 #[derive(Debug)]
 pub(super) struct Store {
     database: Database,
-}
-
-/// The life of a blade, as a key.
-fn life(of: Registered) -> String {
-    let Registered {
-        kind,
-        number,
-        incarnation,
-    } = of;
-    format!("{}/{incarnation}", Key::Blade(kind, number))
 }
 
 impl Store {
@@ -97,7 +77,7 @@ impl Store {
         let Some(bytes) = table.get("owner")? else {
             return Ok(None);
         };
-        // Of a version that wrote something else, it is nobody's.
+        // Of a version that wrote something else, it belongs to no data plane.
         Ok(serde_json::from_slice(bytes.value()).ok())
     }
 
@@ -106,71 +86,52 @@ impl Store {
         let write = self.database.begin_write()?;
         write.delete_table(OWNER)?;
         write.delete_table(RECORDS)?;
-        write.delete_table(ANSWERS)?;
         {
             let bytes = serde_json::to_vec(owner)?;
             write.open_table(OWNER)?.insert("owner", bytes.as_slice())?;
             write.open_table(RECORDS)?;
-            write.open_table(ANSWERS)?;
         }
         Ok(write.commit()?)
     }
 
     /// All records.
-    pub(super) fn records(&self) -> Result<Vec<(Key, Vec<u8>)>> {
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or something in it is no record.
+    pub(super) fn records(&self) -> Result<Vec<(Key, Record)>> {
         let read = self.database.begin_read()?;
         let table = read.open_table(RECORDS)?;
-        let record = |entry: Result<
-            (redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, &[u8]>),
-            redb::StorageError,
-        >| {
+        let mut records = Vec::new();
+        for entry in table.iter()? {
             let (key, bytes) = entry?;
-            Ok((key.value().parse()?, bytes.value().to_vec()))
-        };
-        table.iter()?.map(record).collect()
+            let record = serde_json::from_slice(bytes.value());
+            let record = record
+                .with_context(|| format!("the record `{}` cannot be understood", key.value()))?;
+            records.push((key.value().parse()?, record));
+        }
+        Ok(records)
     }
 
-    /// Keeps what has changed, and the answer to the request that changed it, all or nothing.
-    pub(super) fn keep(&self, changes: &[Change], asked: Option<&Asked<'_>>) -> Result<()> {
+    /// Keeps what has changed, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub(super) fn keep(&self, changes: &[Change]) -> Result<()> {
         let write = self.database.begin_write()?;
         {
             let mut records = write.open_table(RECORDS)?;
             for (key, record) in changes {
+                let key = key.to_string();
                 match record {
-                    Some(record) => records.insert(key.to_string().as_str(), record.as_slice())?,
-                    None => records.remove(key.to_string().as_str())?,
+                    Some(record) => {
+                        let bytes = serde_json::to_vec(record)?;
+                        records.insert(key.as_str(), bytes.as_slice())?
+                    }
+                    None => records.remove(key.as_str())?,
                 };
             }
-            if let Some(asked) = asked {
-                let mut answers = write.open_table(ANSWERS)?;
-                let life = life(asked.by);
-                let life = life.as_str();
-                answers.retain_in((life, 0)..(life, asked.answered), |_, _| false)?;
-                let bytes = serde_json::to_vec(asked.answer)?;
-                answers.insert((life, asked.id), bytes.as_slice())?;
-            }
-        }
-        Ok(write.commit()?)
-    }
-
-    /// The answer to a request, if it had one.
-    pub(super) fn answer(&self, by: Registered, id: u64) -> Result<Option<Result<Reply, Failure>>> {
-        let read = self.database.begin_read()?;
-        let table = read.open_table(ANSWERS)?;
-        let bytes = table.get((life(by).as_str(), id))?;
-        Ok(bytes
-            .map(|bytes| serde_json::from_slice(bytes.value()))
-            .transpose()?)
-    }
-
-    /// A life of a blade is over: it asks for nothing again.
-    pub(super) fn forget_answers(&self, by: Registered) -> Result<()> {
-        let write = self.database.begin_write()?;
-        {
-            let life = life(by);
-            let life = life.as_str();
-            let all = (life, 0)..=(life, u64::MAX);
-            write.open_table(ANSWERS)?.retain_in(all, |_, _| false)?;
         }
         Ok(write.commit()?)
     }
@@ -179,10 +140,10 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mind_api::{Errno, message::BladeKind};
 
     fn owner() -> Owner {
         Owner {
+            format: FORMAT,
             boot: "boot".into(),
             object: "object".into(),
             address: Ipv4Addr::new(198, 18, 0, 1),
@@ -192,12 +153,6 @@ mod tests {
         }
     }
 
-    const BLADE: Registered = Registered {
-        kind: BladeKind::Compute,
-        number: 1,
-        incarnation: 2,
-    };
-
     #[test]
     fn what_is_kept_is_there_when_the_file_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -205,19 +160,14 @@ mod tests {
         let store = Store::open(&path).unwrap();
         assert_eq!(store.owner().unwrap(), None);
         store.begin(&owner()).unwrap();
-        let answer = Ok(Reply::Done);
-        let asked = Asked {
-            by: BLADE,
-            id: 7,
-            answered: 7,
-            answer: &answer,
-        };
         let changes = [
-            (Key::Domain(1), Some(b"one".to_vec())),
-            (Key::Domain(2), Some(b"two".to_vec())),
+            (Key::LastDomain, Some(Record::LastDomain(7))),
+            (Key::Domain(2), None),
         ];
-        store.keep(&changes, Some(&asked)).unwrap();
-        store.keep(&[(Key::Domain(1), None)], None).unwrap();
+        store.keep(&changes).unwrap();
+        store
+            .keep(&[(Key::LastDomain, Some(Record::LastDomain(8)))])
+            .unwrap();
         let error = Store::open(&path).unwrap_err();
         assert!(
             error.to_string().contains("another controller"),
@@ -229,37 +179,28 @@ mod tests {
         assert_eq!(store.owner().unwrap(), Some(owner()));
         assert_eq!(
             store.records().unwrap(),
-            [(Key::Domain(2), b"two".to_vec())]
+            [(Key::LastDomain, Record::LastDomain(8))]
         );
-        assert_eq!(store.answer(BLADE, 7).unwrap(), Some(answer));
-        assert_eq!(store.answer(BLADE, 8).unwrap(), None);
+        store.keep(&[(Key::LastDomain, None)]).unwrap();
+        assert!(store.records().unwrap().is_empty());
         store.begin(&owner()).unwrap();
         assert!(store.records().unwrap().is_empty());
     }
 
     #[test]
-    fn answers_are_kept_until_nobody_waits_for_them() {
+    fn a_record_that_is_none_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("state")).unwrap();
         store.begin(&owner()).unwrap();
-        let other = Registered {
-            incarnation: 3,
-            ..BLADE
-        };
-        let refused = Err(Failure::new(Errno::ENOENT, "no area `x`"));
-        for (by, id, answered) in [(BLADE, 1, 1), (BLADE, 2, 1), (other, 1, 1), (BLADE, 4, 2)] {
-            let asked = Asked {
-                by,
-                id,
-                answered,
-                answer: &refused,
-            };
-            store.keep(&[], Some(&asked)).unwrap();
-        }
-        let kept = |by, id| store.answer(by, id).unwrap().is_some();
-        assert!(!kept(BLADE, 1) && kept(BLADE, 2) && kept(BLADE, 4) && kept(other, 1));
-        store.forget_answers(BLADE).unwrap();
-        assert!(!kept(BLADE, 2) && !kept(BLADE, 4) && kept(other, 1));
+        let write = store.database.begin_write().unwrap();
+        write
+            .open_table(RECORDS)
+            .unwrap()
+            .insert("domain/1", &b"{}"[..])
+            .unwrap();
+        write.commit().unwrap();
+        let error = format!("{:#}", store.records().unwrap_err());
+        assert!(error.contains("`domain/1`"), "{error}");
     }
 
     #[test]

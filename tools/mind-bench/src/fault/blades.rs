@@ -5,8 +5,8 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail};
 use mind_api::program::{BladeReport, FromBlade, ToBlade};
-use mind_connection::packets::Packets;
 use mind_cli::{Interrupt, Interrupted};
+use mind_connection::packets::Packets;
 use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
 
 use super::{

@@ -1,0 +1,524 @@
+//! The driver of the controller's machine ([`mind_machines::control`]): one task that owns it. What comes in on
+//! connections goes into the machine, and what the machine wants is done: acts on the maps and records at once, commands
+//! and answers on connections, events to the log and the metrics. The task waits for messages and for the machine's
+//! deadline, and for nothing else, so that nothing that hangs delays it.
+//!
+//! * [`tables`]: acts on the maps of the data plane,
+//! * [`requests`]: what is answered without the machine, [`status`]: what operators see,
+//! * [`check`]: whether books, tables and blades agree,
+//! * [`told`]: events, for the log and for metrics.
+
+mod check;
+mod requests;
+mod status;
+mod tables;
+mod told;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::Ipv4Addr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use mind_api::{
+    Command, Failure, Reply, Request,
+    message::{BladeKind, Frame, Registration, Report},
+    operator::Status,
+};
+use mind_connection::endpoint::Peer;
+use mind_dataplane::Switch;
+use mind_machines::control::{
+    Act, Config, Controller, Input, Output, Seen, Session,
+    books::blades::{Incarnation, Port},
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    copier::Copied, fdb::Bridge, metrics::Events, session::Trace, store::Store, tracer::Tracer,
+};
+use tables::Tables;
+
+/// Messages that may wait for the driver; connections wait with the next.
+const WAITING: usize = 256;
+/// What the machine wants that is done before messages are looked at again.
+const AT_ONCE: usize = 256;
+/// Commands of the driver's own have numbers from here on, those of the machine lower ones.
+const OWN_COMMANDS: u64 = 1 << 63;
+
+/// What the driver is told.
+pub(super) enum Message {
+    /// A connection has begun.
+    Opened(Session, Connection),
+    /// A request.
+    Request {
+        /// By whom.
+        session: Session,
+        /// Its number on the connection.
+        id: u64,
+        /// No answers to requests of lower numbers are waited for any more.
+        answered: u64,
+        /// What is asked.
+        body: Request,
+    },
+    /// A blade's agent registers, of which it has been checked that addresses and port belong together.
+    Register {
+        /// The agent's.
+        session: Session,
+        /// The request's number.
+        id: u64,
+        /// What it says.
+        registration: Registration,
+        /// The index of the port's interface.
+        port: u32,
+    },
+    /// A request that is refused without the machine.
+    Refused {
+        /// By whom it was made.
+        session: Session,
+        /// Its number.
+        id: u64,
+        /// Its name.
+        request: &'static str,
+        /// Why.
+        failure: Failure,
+    },
+    /// An agent has carried out a command, or could not.
+    Carried {
+        /// The agent's.
+        session: Session,
+        /// The command's number.
+        id: u64,
+        /// What came of it.
+        result: Result<Report, Failure>,
+    },
+    /// A connection has ended.
+    Closed(Session),
+    /// A look of a check is over.
+    Checked(Box<check::Looked>),
+    /// A check looks again.
+    LookAgain(check::Asked),
+    /// The status is wanted.
+    Status(oneshot::Sender<Status>),
+}
+
+/// A connection, as the driver sees it.
+pub(super) struct Connection {
+    peer: Peer,
+    name: String,
+    outgoing: mpsc::Sender<Frame>,
+    trace: Trace,
+    /// Commands that are not answered yet.
+    commands: BTreeSet<u64>,
+    /// Dropped, it ends the connection.
+    _alive: oneshot::Sender<()>,
+}
+
+/// How connections reach the driver.
+#[derive(Clone)]
+pub(super) struct Handle {
+    messages: mpsc::Sender<Message>,
+    sessions: Arc<AtomicU64>,
+    is_complete: watch::Receiver<bool>,
+}
+
+impl Handle {
+    /// A connection has begun: its session, and what resolves when the driver does not want it any more.
+    pub(super) async fn open(
+        &self,
+        peer: Peer,
+        name: &str,
+        outgoing: &mpsc::Sender<Frame>,
+        trace: &Trace,
+    ) -> (Session, oneshot::Receiver<()>) {
+        let session = Session(self.sessions.fetch_add(1, Ordering::Relaxed));
+        let (alive, is_over) = oneshot::channel();
+        let connection = Connection {
+            peer,
+            name: name.to_owned(),
+            outgoing: outgoing.clone(),
+            trace: trace.clone(),
+            commands: BTreeSet::new(),
+            _alive: alive,
+        };
+        self.send(Message::Opened(session, connection)).await;
+        (session, is_over)
+    }
+
+    /// Tells the driver something, unless it has ended.
+    pub(super) async fn send(&self, message: Message) {
+        let _ = self.messages.send(message).await;
+    }
+
+    /// Tells when a blade is ready behind every port.
+    pub(super) fn is_complete(&self) -> watch::Receiver<bool> {
+        self.is_complete.clone()
+    }
+
+    /// The state of the system; `None` when the driver has ended.
+    pub(super) async fn status(&self) -> Option<Status> {
+        let (sender, status) = oneshot::channel();
+        self.send(Message::Status(sender)).await;
+        status.await.ok()
+    }
+}
+
+/// What a driver begins with.
+pub(super) struct Setup {
+    pub(super) switch: Switch,
+    pub(super) store: Store,
+    /// Whether there was a controller before, whose blades are to come back.
+    pub(super) is_taken_over: bool,
+    pub(super) bridge: Arc<Bridge>,
+    /// Where the data plane is pinned.
+    pub(super) pins: PathBuf,
+    /// The switch's address.
+    pub(super) address: Ipv4Addr,
+    /// Acts after which the controller ends at once, for tests; 0 for never.
+    pub(super) die_at: u64,
+    pub(super) copied: Arc<Copied>,
+    pub(super) tracer: Arc<Tracer>,
+    pub(super) events: Arc<Events>,
+}
+
+/// The driver.
+pub(super) struct Driver {
+    controller: Controller,
+    tables: Tables,
+    store: Store,
+    messages: mpsc::Receiver<Message>,
+    /// To itself, for what goes on elsewhere.
+    own: mpsc::WeakSender<Message>,
+    connections: HashMap<Session, Connection>,
+    /// Requests without an answer: their names, and when they came.
+    asked: HashMap<(Session, u64), (&'static str, Instant)>,
+    /// Commands of its own: whose they are, and what waits for the answers.
+    commands: HashMap<u64, oneshot::Sender<Result<Report, Failure>>>,
+    next_command: u64,
+    /// Checks that wait until the machine has taken over.
+    checks: Vec<check::Asked>,
+    is_complete: watch::Sender<bool>,
+    bridge: Arc<Bridge>,
+    pins: PathBuf,
+    address: Ipv4Addr,
+    copied: Arc<Copied>,
+    tracer: Arc<Tracer>,
+    events: Arc<Events>,
+    began: Instant,
+    /// Acts until the controller ends at once, for tests; 0 for never.
+    fuse: u64,
+}
+
+impl Driver {
+    /// A driver of that data plane, and how to reach it.
+    ///
+    /// # Errors
+    ///
+    /// When records or maps cannot be read.
+    pub(super) fn new(setup: Setup) -> Result<(Self, Handle)> {
+        let ports = setup.bridge.ports().iter().map(|(_, index)| *index);
+        let tables = Tables::new(setup.switch, ports.collect())?;
+        let config = Config::new(setup.address, tables.slots());
+        let controller = match setup.is_taken_over {
+            true => Controller::take_over(config, setup.store.records()?, 0),
+            false => Controller::new(config),
+        };
+        let (own, messages) = mpsc::channel(WAITING);
+        let is_complete = watch::Sender::new(false);
+        let handle = Handle {
+            messages: own.clone(),
+            sessions: Arc::new(AtomicU64::new(1)),
+            is_complete: is_complete.subscribe(),
+        };
+        let driver = Self {
+            controller,
+            tables,
+            store: setup.store,
+            messages,
+            own: own.downgrade(),
+            connections: HashMap::new(),
+            asked: HashMap::new(),
+            commands: HashMap::new(),
+            next_command: OWN_COMMANDS,
+            checks: Vec::new(),
+            is_complete,
+            bridge: setup.bridge,
+            pins: setup.pins,
+            address: setup.address,
+            copied: setup.copied,
+            tracer: setup.tracer,
+            events: setup.events,
+            began: Instant::now(),
+            fuse: setup.die_at,
+        };
+        Ok((driver, handle))
+    }
+
+    /// Nanoseconds since it began.
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Drives the machine for as long as there is a [`Handle`].
+    pub(super) async fn run(mut self) {
+        loop {
+            let is_idle = self.work();
+            if !is_idle {
+                while let Ok(message) = self.messages.try_recv() {
+                    self.take(message);
+                }
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let deadline = self.controller.deadline();
+            let deadline = deadline.map(|nanos| self.began + Duration::from_nanos(nanos));
+            let is_due = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = self.messages.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                () = is_due => {}
+            }
+        }
+    }
+
+    /// Does what the machine wants, some of it at most; whether that was all.
+    fn work(&mut self) -> bool {
+        for _ in 0..AT_ONCE {
+            let Some(output) = self.controller.poll(self.now()) else {
+                return true;
+            };
+            match output {
+                Output::Act { operation, act } => {
+                    let result = self.perform(&act);
+                    self.give(Input::Done { operation, result });
+                }
+                Output::Order {
+                    session,
+                    order,
+                    command,
+                    ..
+                } => self.command(session, order, command),
+                Output::Reply {
+                    session, id, body, ..
+                } => self.answer(session, id, body),
+                Output::Event(event) => self.tell(event),
+            }
+        }
+        false
+    }
+
+    fn give(&mut self, input: Input) {
+        let now = self.now();
+        self.controller.handle(now, input);
+    }
+
+    /// Does something at once; what came of it.
+    fn perform(&mut self, act: &Act) -> Seen {
+        if changes_something(act) {
+            self.burn();
+        }
+        if let Some(seen) = self.tables.execute(act) {
+            return seen;
+        }
+        Seen::Done(match act {
+            Act::Keep { changes } => self.store.keep(changes).map_err(|error| {
+                let message = format!("cannot keep records: {error:#}");
+                Failure::new(mind_api::Errno::EIO, message)
+            }),
+            _ => Ok(()),
+        })
+    }
+
+    /// Ends the controller at once, as by SIGKILL, if a test wants that now.
+    fn burn(&mut self) {
+        if self.fuse > 0 {
+            self.fuse -= 1;
+            if self.fuse == 0 {
+                let _ = rustix::process::kill_process(
+                    rustix::process::getpid(),
+                    rustix::process::Signal::KILL,
+                );
+            }
+        }
+    }
+
+    /// Takes a message.
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Opened(session, connection) => {
+                self.connections.insert(session, connection);
+            }
+            Message::Request {
+                session,
+                id,
+                answered,
+                body,
+            } => {
+                self.asked
+                    .insert((session, id), (body.name(), Instant::now()));
+                self.request(session, (id, answered), body);
+            }
+            Message::Register {
+                session,
+                id,
+                registration,
+                port,
+            } => {
+                self.asked
+                    .insert((session, id), ("register", Instant::now()));
+                self.give(Input::Register {
+                    session,
+                    id,
+                    registration,
+                    port: Port(port),
+                });
+            }
+            Message::Refused {
+                session,
+                id,
+                request,
+                failure,
+            } => {
+                self.asked.insert((session, id), (request, Instant::now()));
+                self.answer(session, id, Err(failure));
+            }
+            Message::Carried {
+                session,
+                id,
+                result,
+            } => self.carried(session, id, result),
+            Message::Closed(session) => self.closed(session),
+            Message::Checked(looked) => self.checked(*looked),
+            Message::LookAgain(asked) => self.check(asked),
+            Message::Status(answer) => {
+                let _ = answer.send(self.status());
+            }
+        }
+    }
+
+    // Connections.
+
+    /// Sends a frame. A connection whose other end does not read is closed.
+    fn send(&mut self, session: Session, frame: Frame) {
+        let Some(connection) = self.connections.get(&session) else {
+            return;
+        };
+        match connection.outgoing.try_send(frame) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                tracing::warn!(
+                    name = connection.name, peer = %connection.peer,
+                    "a connection is closed: its other end does not read what it is sent"
+                );
+                self.connections.remove(&session);
+                self.closed(session);
+            }
+        }
+    }
+
+    fn command(&mut self, session: Session, id: u64, command: Command) {
+        if let Some(connection) = self.connections.get_mut(&session)
+            && command != Command::Leave
+        {
+            connection.commands.insert(id);
+        }
+        self.send(session, Frame::Command { id, body: command });
+    }
+
+    /// Gives an agent a command of the driver's own; what it answers. An error if the connection ends before.
+    fn own_command(
+        &mut self,
+        session: Session,
+        command: Command,
+    ) -> oneshot::Receiver<Result<Report, Failure>> {
+        let (sender, answer) = oneshot::channel();
+        self.next_command += 1;
+        let id = self.next_command;
+        self.commands.insert(id, sender);
+        self.command(session, id, command);
+        answer
+    }
+
+    /// An agent answers a command, if it was given it.
+    fn carried(&mut self, session: Session, id: u64, result: Result<Report, Failure>) {
+        let connection = self.connections.get_mut(&session);
+        if !connection.is_some_and(|connection| connection.commands.remove(&id)) {
+            return;
+        }
+        if id < OWN_COMMANDS {
+            self.give(Input::Report { order: id, result });
+        } else if let Some(answer) = self.commands.remove(&id) {
+            // What waited may have given up.
+            let _ = answer.send(result);
+        }
+    }
+
+    fn answer(&mut self, session: Session, id: u64, body: Result<Reply, Failure>) {
+        if let Some((name, since)) = self.asked.remove(&(session, id)) {
+            self.events.answered(name, body.is_ok(), since.elapsed());
+            if let Err(failure) = &body {
+                tracing::debug!(request = name, %failure, "refused");
+            }
+        }
+        self.send(session, Frame::Reply { id, body });
+    }
+
+    fn closed(&mut self, session: Session) {
+        if let Some(connection) = self.connections.remove(&session) {
+            for command in connection.commands {
+                self.commands.remove(&command);
+            }
+        }
+        self.asked.retain(|(other, _), _| *other != session);
+        self.give(Input::Closed(session));
+    }
+
+    // Blades.
+
+    /// What people call a blade.
+    fn name_of(&self, kind: BladeKind, number: u8) -> String {
+        let known = self.controller.books().blades.get(kind, number);
+        known.map_or_else(
+            || format!("{kind:?} blade {number}"),
+            |blade| blade.name.clone(),
+        )
+    }
+
+    /// Whether the agent of that incarnation is connected.
+    fn is_connected(&self, incarnation: Incarnation) -> bool {
+        let blades = &self.controller.books().blades;
+        blades.here(incarnation).is_some() && self.controller.session(incarnation).is_some()
+    }
+
+    /// Notes whether a blade is ready behind every port.
+    fn note_complete(&self) {
+        let blades = &self.controller.books().blades;
+        let mut ports = self.bridge.ports().iter();
+        let is_complete = self.controller.is_serving()
+            && ports.all(|(_, index)| {
+                let behind = blades.behind(Port(*index));
+                behind.is_some_and(|blade| self.is_connected(blade.incarnation))
+            });
+        self.is_complete.send_replace(is_complete);
+    }
+}
+
+/// Whether an act changes maps or records, and does not only look.
+const fn changes_something(act: &Act) -> bool {
+    !matches!(
+        act,
+        Act::Look { .. } | Act::Find { .. } | Act::ReadTables | Act::ReadSlots { .. }
+    )
+}
