@@ -1,9 +1,7 @@
 //! The history of a page, in the right order and columns, without other pages.
 
-use mind_common::{
-    addr::Region,
-    id::{BladeId, DomainId},
-};
+use mind_common::id::BladeId;
+use mind_machines::control::books::memory::GRANULE;
 
 use super::*;
 use crate::{
@@ -15,26 +13,26 @@ const PAGE: Va = Va(WINDOW_BASE);
 
 /// The first blade writes a page, the second reads it; both use another page, too.
 fn plan() -> Plan {
-    let place = |page: u64| Place {
-        page: Va(WINDOW_BASE + (page << 21)),
+    let place = |area| Place {
+        area,
+        page: 0,
         word: 1,
     };
     let program = |number, ops: [Op; 3]| Program {
         blade: blade(number),
-        domain: DomainId(1),
+        domain: 0,
         ops: ops.to_vec(),
     };
-    let area = |page| Area {
-        domain: DomainId(1),
-        region: Region::containing(place(page).page, 0).unwrap(),
-        fails: false,
+    let area = Area {
+        domain: 0,
+        order: 0,
         is_writable: true,
         is_mapped: true,
     };
     let [first, second] = [1, 2].map(|at| Op::Until(at * MILLISECOND));
     Plan {
         blades: 2,
-        areas: vec![area(0), area(1)],
+        areas: vec![area, area],
         programs: vec![
             program(0, [first, Op::Store(place(0)), Op::Store(place(1))]),
             program(1, [second, Op::Load(place(1)), Op::Load(place(0))]),
@@ -52,6 +50,7 @@ fn it_is_what_happened_to_the_page_and_where() {
         plan: &plan,
         page: PAGE,
         own: HashSet::new(),
+        names: BTreeMap::new(),
     };
     let sent = outcome.records.iter().filter_map(|record| {
         let (at, text) = history.of(&record.what)?;
@@ -135,7 +134,7 @@ fn threads_that_wait_without_end_wait_for_the_page_that_they_faulted_on() {
     let plan = plan();
     let records = run(&plan, true).records;
     assert_eq!(page(&Failure::Stuck(vec![1]), &records), Some(PAGE));
-    let other = Va(PAGE.0 + (1 << 21));
+    let other = Va(PAGE.0 + GRANULE);
     assert_eq!(page(&Failure::Stuck(vec![0]), &records), Some(other));
     let older = Failure::Older(BladeId::from_low_bits(0), PAGE);
     assert_eq!(page(&older, &[]), Some(PAGE));

@@ -13,10 +13,10 @@ mod sequence;
 pub(crate) mod text;
 
 use mind_common::{
-    addr::{Region, Va},
-    id::{BladeId, DomainId},
+    addr::{PAGE_SHIFT, PAGE_SIZE},
+    id::BladeId,
 };
-use mind_machines::Node;
+use mind_machines::{Node, control::books::memory::GRANULE};
 
 use crate::{
     flaw::Flaw,
@@ -40,11 +40,13 @@ pub const MILLISECOND: u64 = 1_000_000;
 /// A quick thread's pace, in nanoseconds.
 pub(crate) const QUICK: u64 = 50_000;
 
-/// A word in shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A word in shared memory. The controller chooses addresses, so a plan names an area by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The address of its page.
-    pub page: Va,
+    /// In which of the plan's areas.
+    pub area: usize,
+    /// Which of the area's pages.
+    pub page: u64,
     /// Which of the page's words, below [`WORDS`].
     pub word: usize,
 }
@@ -58,23 +60,21 @@ pub enum Op {
     Store(Place),
     /// Reads and writes a word in one.
     Exchange(Place),
-    /// Syncs these pages.
-    Sync(Region),
+    /// Syncs an area.
+    Sync(usize),
     /// Maps, unmaps or protects an area.
-    Mapping(Mapping, Region),
+    Mapping(Mapping, usize),
     /// Waits until that time, in nanoseconds.
     Until(u64),
 }
 
 impl Op {
-    /// Whether it concerns that region.
-    pub(crate) fn is_within(self, region: Region) -> bool {
+    /// The area that it concerns, if it concerns one.
+    pub(crate) const fn area_mut(&mut self) -> Option<&mut usize> {
         match self {
-            Self::Load(place) | Self::Store(place) | Self::Exchange(place) => {
-                region.contains(place.page)
-            }
-            Self::Sync(of) | Self::Mapping(_, of) => region.contains(of.base()),
-            Self::Until(_) => false,
+            Self::Load(place) | Self::Store(place) | Self::Exchange(place) => Some(&mut place.area),
+            Self::Sync(area) | Self::Mapping(_, area) => Some(area),
+            Self::Until(_) => None,
         }
     }
 }
@@ -97,25 +97,35 @@ pub enum Mapping {
 pub struct Program {
     /// On which blade.
     pub blade: BladeId,
-    /// In which protection domain.
-    pub domain: DomainId,
+    /// In which of the plan's protection domains.
+    pub domain: usize,
     /// Its operations, in order.
     pub ops: Vec<Op>,
 }
 
-/// Memory of a domain.
+/// Memory of a domain, one vma while it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
     /// The domain that it belongs to.
-    pub domain: DomainId,
-    /// Where, as one region at first.
-    pub region: Region,
-    /// Whether accesses fail after writes were lost.
-    pub fails: bool,
+    pub domain: usize,
+    /// The binary logarithm of its pages: an area is one entry of the protection table.
+    pub order: u8,
     /// Whether it may be written at first.
     pub is_writable: bool,
-    /// Whether it is mapped from the beginning. Of several areas of one region, one is.
+    /// Whether it is mapped from the beginning.
     pub is_mapped: bool,
+}
+
+impl Area {
+    /// How many pages it has.
+    pub const fn pages(self) -> u64 {
+        1 << self.order
+    }
+
+    /// How many bytes it has.
+    pub(crate) const fn length(self) -> u64 {
+        self.pages() << PAGE_SHIFT
+    }
 }
 
 /// The faults of the network until they stop.
@@ -164,10 +174,10 @@ impl Default for Load {
 /// A disturbance of the system from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disturbance {
-    /// An operator, or the policy, changes the region that the address is in.
-    Change(Change, Va),
-    /// The domain's area is mapped, unmapped or protected.
-    Mapping(Mapping, DomainId, Region),
+    /// An operator, or the policy, changes the region that a page of an area is in.
+    Change(Change, usize, u64),
+    /// An area is mapped, unmapped or protected by a program on a blade of its own.
+    Mapping(Mapping, usize),
     /// A memory blade cannot zero pages.
     Unzeroed {
         /// Which.
@@ -201,8 +211,8 @@ pub enum Disturbance {
     Exit {
         /// On which.
         blade: BladeId,
-        /// Of which domain.
-        domain: DomainId,
+        /// Of which of the plan's domains.
+        domain: usize,
         /// How many; all, if there are no more.
         threads: usize,
         /// After how many nanoseconds they are started again.
@@ -248,18 +258,23 @@ impl Disturbance {
             | Self::Unzeroed { .. } => None,
         }
     }
+
+    /// The area that it concerns, if it concerns one.
+    pub(crate) const fn area_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Change(_, area, _) | Self::Mapping(_, area) => Some(area),
+            Self::Unzeroed { .. }
+            | Self::WithoutTc { .. }
+            | Self::LinkDown { .. }
+            | Self::Hang { .. }
+            | Self::Exit { .. }
+            | Self::Disconnect { .. }
+            | Self::Crash { .. } => None,
+        }
+    }
 }
 
-/// A change of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Every blade gives it up.
-    Reset,
-    /// Its halves become regions.
-    Split,
-    /// It joins its other half.
-    Merge,
-}
+pub use mind_api::message::{OnLoss, RegionChange as Change};
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,7 +287,9 @@ pub struct Plan {
     pub memories: u8,
     /// Pages that a compute blade may cache.
     pub capacity: usize,
-    /// Of the domains' memory.
+    /// The protection domains, by what their readers see when writes are lost.
+    pub domains: Vec<OnLoss>,
+    /// The domains' memory.
     pub areas: Vec<Area>,
     /// The threads.
     pub programs: Vec<Program>,
@@ -303,19 +320,18 @@ pub(crate) fn generator(seed: u64, purpose: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(mixed)
 }
 
-/// One blade with one region of two pages, without programs and faults.
+/// One blade with one area of two pages, without programs and faults.
 #[cfg(test)]
 pub(crate) fn calm(until: u64) -> Plan {
-    let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 1);
     Plan {
         seed: 1,
         blades: 1,
         memories: 1,
         capacity: 8,
+        domains: vec![OnLoss::LastWritten],
         areas: vec![Area {
-            domain: DomainId(1),
-            region: region.unwrap_or_else(|| unreachable!("regions have such orders")),
-            fails: false,
+            domain: 0,
+            order: 1,
             is_writable: true,
             is_mapped: true,
         }],
@@ -345,10 +361,11 @@ impl Plan {
         }
     }
 
-    /// That area of the domain's.
-    pub(crate) fn area_of(&self, domain: DomainId, region: Region) -> Option<&Area> {
-        let is_it = |area: &&Area| area.domain == domain && area.region == region;
-        self.areas.iter().find(is_it)
+    /// Memory that all areas need at once, in pages, as the controller gives it out.
+    pub(crate) fn memory_pages(&self) -> u64 {
+        let granule = GRANULE / PAGE_SIZE as u64;
+        let pages = self.areas.iter().map(|area| area.pages().max(granule));
+        pages.sum()
     }
 
     /// When the last fault or disturbance is over, in nanoseconds.

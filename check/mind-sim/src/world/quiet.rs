@@ -80,14 +80,16 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Whether the controller has reported that writes to the page are lost.
+    pub(crate) fn is_lost(&self, page: Va) -> bool {
+        let mut lost = self.lost.iter();
+        lost.any(|(from, length)| (from.0..from.0 + length).contains(&page.0))
+    }
+
     /// Lost writes are in the controller's report.
     fn check_losses(&mut self) {
-        let lost = self.checker.lost().iter();
-        let is_reported = |page| {
-            let mut lost = self.controller.lost().iter();
-            lost.any(|lost| lost.region.contains(page))
-        };
-        let silent = lost.copied().find(|page| !is_reported(*page));
+        let mut lost = self.checker.lost().iter().copied();
+        let silent = lost.find(|page| !self.is_lost(*page));
         if let Some(page) = silent {
             self.fail(Failure::Silent(page));
         }
