@@ -356,6 +356,30 @@ fn halves_are_what_the_whole_was_and_join_again() {
 }
 
 #[test]
+fn a_half_is_given_up_before_it_joins_one_of_which_writes_are_lost() {
+    for on_loss in [OnLoss::LastWritten, OnLoss::Fail] {
+        let (mut world, va) = World::with_memory(4, on_loss);
+        let upper = Va(va.0 + 0x2000);
+        let change = |change| Request::ChangeRegion { va: va.0, change };
+        world.operate(change(RegionChange::Split)).unwrap();
+        assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
+        assert_eq!(world.request(2, Want::Acquire, upper), Verdict::Fetch);
+        // The merge has claimed the halves when the loss is to be noted.
+        world.begin_operating(change(RegionChange::Merge));
+        world.cut(host(2));
+        world.run();
+        // Otherwise its write-back would come after memory has fenced its pages.
+        assert_eq!(world.flushed, [host(1)]);
+        let word = match on_loss {
+            OnLoss::Fail => (State::Locked, Some(Prior::Lost), 0b10),
+            OnLoss::LastWritten => INVALID,
+        };
+        assert_eq!([world.word_at(va), world.word_at(upper)], [word, word]);
+        world.check();
+    }
+}
+
+#[test]
 fn sync_takes_what_the_caller_owns() {
     let (mut world, va) = World::with_memory(12, OnLoss::LastWritten);
     let at = |region: u64| Va(va.0 + region * 0x4000);
