@@ -77,6 +77,8 @@ pub struct Config {
     pub batch: usize,
     /// Bytes that a memory blade is told to zero at once.
     pub zero: u64,
+    /// How long to wait before a memory blade that could not zero is told again.
+    pub again: u64,
     /// Operations that may be under way for sessions; more are refused.
     pub operations: usize,
     /// Answers that are kept for one blade; beyond that its next request is refused.
@@ -100,6 +102,7 @@ impl Config {
             sweep: 4096,
             batch: 64,
             zero: 64 << 20,
+            again: 1_000_000_000,
             operations: 4096,
             answers: 256,
         }
@@ -377,10 +380,16 @@ impl Controller {
                 .iter()
                 .all(|other| !self.operations.contains_key(other)),
             Waits::Fences => self.departed.is_empty(),
-            Waits::Zeroed => self.books.unclean.is_empty(),
+            Waits::Zeroed => !self.is_zeroing(),
             Waits::Blades(until) => now >= *until || self.awaited().next().is_none(),
         };
         is_over && (operation.is_admitted || self.may_begin(id, operation))
+    }
+
+    /// Whether memory that was freed is to be zeroed, of a blade that is here.
+    fn is_zeroing(&self) -> bool {
+        let mut unclean = self.books.unclean.values();
+        unclean.any(|extent| self.books.blades.has_memory(extent.blade))
     }
 
     /// Whether no earlier operation has what this one claims.
@@ -432,7 +441,7 @@ impl Controller {
             }
             Task::Bereft(incarnation, lost) => self.bereft(operation, incarnation, lost),
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
-            Task::Zero(blade, extent) => self.zero(id, operation, blade, extent),
+            Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
             Task::Exit(domain, process) => self.exit(id, operation, domain, process),
             Task::TakeOver(taking_over) => {
                 self.proceed_with_takeover(now, id, operation, taking_over)

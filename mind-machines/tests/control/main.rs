@@ -94,6 +94,54 @@ fn memory_that_was_freed_is_zeros_before_it_is_given_out_again() {
     world.check();
 }
 
+/// Two memory blades, of which the second has no page left, and all of the first's is freed and cannot be zeroed; a
+/// request for memory waits for that.
+fn waiting_for_zeros() -> (World, u64) {
+    let (mut world, va) = World::with_memory(256, OnLoss::LastWritten);
+    assert_ne!(world.map(0, 1, 256).slice(), va.slice());
+    world.fail.insert(Node::Memory(va.slice().unwrap()));
+    let unmap = Request::Unmap {
+        domain: 1,
+        pid: 10,
+        va: va.0,
+        length: 256 << 12,
+    };
+    let unmapped = world.ask(0, unmap);
+    world.run_now();
+    assert_eq!(world.replies[&unmapped], Ok(Reply::Done));
+    let map = Request::Map {
+        domain: 1,
+        length: 4 << 12,
+        access: Access::Write,
+    };
+    let id = world.ask(0, map);
+    world.run_now();
+    assert!(!world.replies.contains_key(&id));
+    (world, id)
+}
+
+#[test]
+fn a_memory_blade_that_could_not_zero_is_told_again() {
+    let (mut world, id) = waiting_for_zeros();
+    world.fail.clear();
+    world.run();
+    assert!(matches!(world.replies[&id], Ok(Reply::Mapped { .. })));
+    world.check();
+}
+
+#[test]
+fn memory_that_is_gone_with_its_blade_is_not_waited_for() {
+    let (mut world, id) = waiting_for_zeros();
+    let blade = *world.fail.first().unwrap();
+    world.cut(blade);
+    world.run();
+    assert_eq!(
+        world.replies[&id].clone().unwrap_err().errno,
+        Errno::ENOMEM
+    );
+    world.check();
+}
+
 #[test]
 fn areas_go_with_their_last_user_once_they_have_no_name() {
     let mut world = World::new();
