@@ -69,7 +69,7 @@ fn it_is_what_happened_to_the_page_and_where() {
     let (value, first) = (value.unwrap(), "[0, 0, 0, 0]");
     let then = format!("[0, {value}, 0, 0]");
     let asked = "INVALIDATE 4K slot 1 e2 for c1 to Shared, forward";
-    let forward = format!("FORWARD 4K slot 1 e2 for c1 v2 {then}");
+    let forward = format!("FORWARD 4K slot 1 e2 for c1 v1 {then}");
     let number = |start: &str| {
         let line = sent.iter().find(|line| line.starts_with(start));
         let number = line.and_then(|line| line[start.len()..].split(' ').next());
@@ -86,10 +86,10 @@ fn it_is_what_happened_to_the_page_and_where() {
         "s 4K: Invalid {} e1 ⇒ Modified {0} e1".to_owned(),
         format!("s → m0: #{acquire} READ"),
         format!("m0 #{acquire} READ"),
-        format!("m0 → #{acquire} PAGE v1 {first}"),
-        format!("s m0: #{acquire} PAGE v1 {first}: delivered"),
-        format!("s → c0: #{acquire} PAGE v1 {first}"),
-        format!("c0 #{acquire} PAGE v1 {first}"),
+        format!("m0 → #{acquire} PAGE v0 {first}"),
+        format!("s m0: #{acquire} PAGE v0 {first}: delivered"),
+        format!("s → c0: #{acquire} PAGE v0 {first}"),
+        format!("c0 #{acquire} PAGE v0 {first}"),
         "c0 installs to write".to_owned(),
         format!("c0 t0 stores [1] = {value}"),
         "c1 t1 faults to read".to_owned(),
@@ -99,7 +99,7 @@ fn it_is_what_happened_to_the_page_and_where() {
         format!("s → c0: #{read} {asked}"),
         format!("c0 #{read} {asked}"),
         "c0 protects".to_owned(),
-        format!("c0 → #{write} WRITE v2 {then}"),
+        format!("c0 → #{write} WRITE v1 {then}"),
     ];
     for (line, expected) in sent.iter().zip(&expected) {
         assert_eq!(line, expected);
@@ -126,7 +126,7 @@ fn a_table_has_a_column_for_each_node_and_a_row_for_each_moment() {
     let mut apart = times.clone();
     apart.dedup();
     assert_eq!(times, apart);
-    assert!(times.len() > 20, "{table}");
+    assert!(times.len() > 15, "{table}");
 }
 
 #[test]
