@@ -12,7 +12,7 @@ use mind_common::{
     addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     wire::Invalidation,
 };
-use mind_api::message::{Command, Request};
+use mind_api::message::{BladeKind, Command, Request};
 use mind_machines::{
     Node,
     control::{Act, Event, Input, Output, Session, books::tables::Key},
@@ -189,11 +189,14 @@ impl History<'_> {
             }
             What::Output(output) => (At::Controller, self.output(output)?),
             What::Input(input) => (At::Controller, self.input(input)?),
+            What::Died => (At::Controller, "dies".to_owned()),
             What::Cut(node) => (At::Switch, format!("{node} is cut off")),
             What::Disturbed(disturbance) => {
                 let node = match disturbance {
                     // The controller's input is shown instead.
-                    Disturbance::Change(..) | Disturbance::Mapping(..) => return None,
+                    Disturbance::Change(..)
+                    | Disturbance::Mapping(..)
+                    | Disturbance::ControllerDies { .. } => return None,
                     Disturbance::Unzeroed { memory, .. } => Node::Memory(*memory),
                     Disturbance::LinkDown { node, .. } => *node,
                     other => Node::Compute(other.blade()?),
@@ -312,7 +315,19 @@ impl History<'_> {
             }
             Input::Closed(session) => return Some(format!("{} is gone", self.name(*session))),
             Input::Request { session, body, .. } => (*session, body),
-            Input::Resume { .. } | Input::Report { .. } | Input::Done { .. } => return None,
+            Input::Resume {
+                session,
+                incarnation,
+                ..
+            } => {
+                let node = match incarnation.kind {
+                    BladeKind::Compute => Node::Compute(incarnation.connection().blade),
+                    BladeKind::Memory => Node::Memory(incarnation.number),
+                };
+                self.names.insert(*session, node.to_string());
+                return Some(format!("{node} is back"));
+            }
+            Input::Report { .. } | Input::Done { .. } => return None,
         };
         let is_about = match *request {
             Request::ReportStuck { va }

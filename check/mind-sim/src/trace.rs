@@ -78,6 +78,8 @@ pub enum What {
     Input(Input),
     /// The controller wants something done, for one of its operations.
     Output(Output),
+    /// The controller died.
+    Died,
     /// The switch drops a host's packets from now on.
     Cut(Node),
     /// A disturbance.

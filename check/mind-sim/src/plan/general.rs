@@ -179,6 +179,15 @@ pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: usize) ->
     }
 }
 
+/// The controller dies at any point of what it does; most blades' agents come back in time.
+pub(super) fn controller_dies(random: &mut fastrand::Rng, blades: u8) -> Disturbance {
+    Disturbance::ControllerDies {
+        outputs: random.u64(0..40),
+        back: random.u64(0..20 * MILLISECOND),
+        late: (random.u8(0..4) == 0).then(|| blade(random.u8(0..blades))),
+    }
+}
+
 fn disturbances(
     random: &mut fastrand::Rng,
     blades: u8,
@@ -193,7 +202,7 @@ fn disturbances(
             let number = random.usize(0..areas.len());
             let area = areas[number];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..18) {
+            let what = match random.u8(0..19) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // The loss of a daemon is noticed at once, that of a host after a while.
@@ -216,6 +225,7 @@ fn disturbances(
                     noticed: duration(random),
                     found: duration(random),
                 },
+                18 if crashes => controller_dies(random, blades),
                 10 => Disturbance::Unzeroed {
                     memory: random.u8(0..memories),
                     lasts: duration(random),

@@ -37,6 +37,12 @@ pub type Image = [u64; WORDS];
 /// Milliseconds, in nanoseconds.
 pub const MILLISECOND: u64 = 1_000_000;
 
+/// A controller that is to die does so within this time, in nanoseconds.
+pub(crate) const DYING: u64 = 5 * MILLISECOND;
+
+/// How long a controller that takes over waits for agents to come back, in nanoseconds.
+pub(crate) const GRACE: u64 = 1_000 * MILLISECOND;
+
 /// A quick thread's pace, in nanoseconds.
 pub(crate) const QUICK: u64 = 50_000;
 
@@ -178,6 +184,15 @@ pub enum Disturbance {
     Change(Change, usize, u64),
     /// An area is mapped, unmapped or protected by a program on a blade of its own.
     Mapping(Mapping, usize),
+    /// The controller dies, and another one takes over with what was recorded and what the switch's tables say.
+    ControllerDies {
+        /// After how many of its outputs; after 5 ms, if it has not as many.
+        outputs: u64,
+        /// After how many nanoseconds the other one begins.
+        back: u64,
+        /// The compute blade whose agent comes back too late, if there is one.
+        late: Option<BladeId>,
+    },
     /// A memory blade cannot zero pages.
     Unzeroed {
         /// Which.
@@ -255,6 +270,7 @@ impl Disturbance {
             Self::LinkDown { .. }
             | Self::Change(..)
             | Self::Mapping(..)
+            | Self::ControllerDies { .. }
             | Self::Unzeroed { .. } => None,
         }
     }
@@ -263,7 +279,8 @@ impl Disturbance {
     pub(crate) const fn area_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Change(_, area, _) | Self::Mapping(_, area) => Some(area),
-            Self::Unzeroed { .. }
+            Self::ControllerDies { .. }
+            | Self::Unzeroed { .. }
             | Self::WithoutTc { .. }
             | Self::LinkDown { .. }
             | Self::Hang { .. }
@@ -384,6 +401,7 @@ impl Plan {
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Exit { back, .. } => at.saturating_add(back),
+            Disturbance::ControllerDies { back, .. } => at.saturating_add(DYING + back + GRACE),
             Disturbance::Disconnect { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the network's faults.

@@ -70,6 +70,15 @@ impl fmt::Display for Disturbance {
             Self::Change(Change::Split, area, page) => write!(f, "the region of a{area}/{page} is split"),
             Self::Change(Change::Merge, area, page) => write!(f, "the region of a{area}/{page} is merged"),
             Self::Mapping(mapping, area) => write!(f, "{mapping} a{area}"),
+            Self::ControllerDies {
+                outputs,
+                back,
+                late,
+            } => {
+                let back = Micros(back);
+                write!(f, "the controller dies after {outputs} outputs, another one takes over {back} later")?;
+                late.map_or(Ok(()), |blade| write!(f, ", {blade} comes back too late"))
+            }
             Self::Unzeroed { memory, lasts } => {
                 write!(f, "m{memory} cannot zero for {}", Micros(lasts))
             }

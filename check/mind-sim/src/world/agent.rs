@@ -61,6 +61,8 @@ pub(crate) enum Purpose {
     Joins,
     /// A thread that was started so often enters its domain.
     Enters(usize, i32),
+    /// The blade goes on as it was with another controller.
+    Resumes,
     /// The program that maps areas for others enters the plan's domain.
     Keeps(usize),
     /// An area is mapped, unmapped or protected.
@@ -71,31 +73,46 @@ pub(crate) enum Purpose {
     Tells,
 }
 
-impl World<'_> {
-    /// A daemon begins: it connects and registers.
-    pub(crate) fn begin(&mut self, node: Node) {
-        let session = self.connect(node);
-        let agent = Agent {
+impl Agent {
+    fn new(session: Session) -> Self {
+        Self {
             session: Some(session),
             incarnation: None,
-            last: 1,
+            last: 0,
             calls: BTreeMap::new(),
-        };
-        self.agents.insert(node, agent);
+        }
+    }
+
+    /// The number of a request that it makes now.
+    pub(crate) fn begin_call(&mut self, request: Request, purpose: Purpose) -> u64 {
+        self.last += 1;
+        self.calls.insert(self.last, Call { request, purpose });
+        self.last
+    }
+
+    /// The numbers of requests without an answer.
+    pub(crate) fn waiting(&self) -> Vec<u64> {
+        self.calls.keys().copied().collect()
+    }
+}
+
+impl World<'_> {
+    /// A daemon begins: it connects and registers. Without a controller it ends, and is started again.
+    pub(crate) fn begin(&mut self, node: Node) {
+        if self.is_down {
+            return self.queue.after(RESTART, Event::Begin(node));
+        }
+        let session = self.connect(node);
+        let mut agent = Agent::new(session);
         let registration = self.registration(node);
+        let id = agent.begin_call(Request::Register(registration.clone()), Purpose::Joins);
+        self.agents.insert(node, agent);
         let input = Input::Register {
             session,
-            id: 1,
-            registration: registration.clone(),
+            id,
+            registration,
             port: port_of(node),
         };
-        let call = Call {
-            request: Request::Register(registration),
-            purpose: Purpose::Joins,
-        };
-        if let Some(agent) = self.agents.get_mut(&node) {
-            agent.calls.insert(1, call);
-        }
         self.send_to_controller(session, input);
     }
 
@@ -133,18 +150,12 @@ impl World<'_> {
         let Some(agent) = self.agents.get_mut(&node) else {
             return;
         };
-        agent.last += 1;
-        let id = agent.last;
-        let call = Call {
-            request: request.clone(),
-            purpose,
-        };
-        agent.calls.insert(id, call);
+        let id = agent.begin_call(request, purpose);
         self.send_call(node, id);
     }
 
     /// Sends a request that has no answer yet, if there is a connection.
-    fn send_call(&mut self, node: Node, id: u64) {
+    pub(crate) fn send_call(&mut self, node: Node, id: u64) {
         let Some(agent) = self.agents.get(&node) else {
             return;
         };
@@ -182,6 +193,7 @@ impl World<'_> {
     fn answered(&mut self, node: Node, call: Call, body: Answer) {
         match call.purpose {
             Purpose::Joins => self.joined(node, body),
+            Purpose::Resumes => self.resumed(node, body.is_ok()),
             Purpose::Keeps(domain) => {
                 if let Ok(Reply::Entered { domain: number }) = body {
                     self.know_domain(number, domain);

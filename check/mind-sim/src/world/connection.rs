@@ -59,7 +59,7 @@ impl World<'_> {
         let Some(connection) = self.connections.get_mut(&session) else {
             return;
         };
-        if !connection.is_broken {
+        if !connection.is_broken && !connection.is_closed {
             connection.arrivals.0 = at.max(connection.arrivals.0);
             let at = connection.arrivals.0;
             self.queue.at(at, Event::ToController(session, input));
@@ -115,6 +115,15 @@ impl World<'_> {
         if let Some(connection) = self.connections.get_mut(&session) {
             connection.is_broken = true;
         }
+    }
+
+    /// All connections end with the controller: those that agents have not lost yet.
+    pub(crate) fn close_connections(&mut self) -> Vec<Session> {
+        for connection in self.connections.values_mut() {
+            connection.is_closed = true;
+        }
+        let sessions = self.agents.values().filter_map(|agent| agent.session);
+        sessions.collect()
     }
 
     /// The controller finds out that a connection has ended.

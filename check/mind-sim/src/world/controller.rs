@@ -15,14 +15,17 @@ use crate::{
 const STEP: u64 = 200;
 
 impl World<'_> {
-    /// The controller gets to know something.
+    /// The controller gets to know something, unless there is none.
     pub(crate) fn tell_controller(&mut self, input: Input) {
+        if self.is_down {
+            return;
+        }
         self.record(What::Input(input.clone()));
         self.controller.handle(self.queue.now(), input);
         self.step_later();
     }
 
-    fn step_later(&mut self) {
+    pub(crate) fn step_later(&mut self) {
         let delay = match self.is_starting {
             true => 0,
             false => {
@@ -31,6 +34,11 @@ impl World<'_> {
             }
         };
         self.step_at(self.queue.now() + delay);
+    }
+
+    /// No step is scheduled any more.
+    pub(crate) fn forget_step(&mut self) {
+        self.step_at = None;
     }
 
     fn step_at(&mut self, at: u64) {
@@ -49,6 +57,9 @@ impl World<'_> {
         }
         self.step_at = None;
         while let Some(output) = self.controller.poll(now) {
+            if self.dies_now() {
+                return;
+            }
             self.record(What::Output(output.clone()));
             match output {
                 Output::Act { operation, act } => {

@@ -51,6 +51,11 @@ impl World<'_> {
                 }
             }
             Disturbance::Mapping(mapping, area) => self.keep_mapped(mapping, area),
+            Disturbance::ControllerDies {
+                outputs,
+                back,
+                late,
+            } => self.let_controller_die(outputs, back, late),
             Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
             Disturbance::WithoutTc { blade, lasts } => {
                 let node = Node::Compute(blade);

@@ -2,12 +2,11 @@
 //! by the next.
 
 use mind_common::id::{BladeId, Connection};
-use mind_machines::{Node, control::Session, switch::Port};
+use mind_machines::{Node, switch::Port};
 
 use crate::{
     Failure,
     trace::What,
-    world::agent::RESTART,
     world::host::Host,
     world::{Event, World},
 };
@@ -86,7 +85,8 @@ impl World<'_> {
             Event::Fault(_, connection, ..)
             | Event::Left(.., connection)
             | Event::Enters(.., connection) => connection.blade,
-            Event::ToAgent(session, _) => match self.is_heard(*session) {
+            Event::Reconnect(Node::Compute(blade), _) => *blade,
+            Event::ToAgent(session, _) | Event::SessionLost(session) => match self.is_heard(*session) {
                 Some(Node::Compute(blade)) => blade,
                 Some(Node::Memory(_)) | None => return Some(event),
             },
@@ -113,20 +113,6 @@ impl World<'_> {
             self.break_connection(session);
             self.queue.after(noticed, Event::Closed(session));
             self.queue.after(found, Event::SessionLost(session));
-        }
-    }
-
-    /// A daemon whose connection is lost ends, and is started again.
-    pub(crate) fn session_lost(&mut self, session: Session) {
-        let Some(node) = self.connections.get(&session).map(|it| it.node) else {
-            return;
-        };
-        let agent = self.agents.get(&node);
-        if agent.is_some_and(|agent| agent.session == Some(session))
-            && let Node::Compute(blade) = node
-        {
-            self.end(blade, 0);
-            self.queue.after(RESTART, Event::Begin(node));
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! * [`compute`], [`incarnation`], [`program`], [`thread`]: compute blades and what runs on them; [`scripted`] and
 //!   [`store_buffer`]: threads with scripts,
-//! * [`controller`], [`connection`], [`agent`]: the controller, and those that it has to do with,
+//! * [`controller`], [`takeover`], [`connection`], [`agent`]: the controller, and those that it has to do with,
 //! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
 //! * [`network`], [`queue`]: cables and the clock,
 //! * [`disturb`], [`triggers`], [`flaws`]: disturbances, effects that follow events, and machines broken on purpose,
@@ -25,6 +25,7 @@ pub(crate) mod queue;
 mod quiet;
 pub(crate) mod scripted;
 mod store_buffer;
+mod takeover;
 pub(crate) mod thread;
 mod triggers;
 
@@ -41,7 +42,10 @@ use mind_machines::{
     compute::Access,
     control::{
         Config, Controller, Input, Session,
-        books::records::{Key, Record},
+        books::{
+            blades::Incarnation,
+            records::{Key, Record},
+        },
     },
     datagram::{Body, Datagram, PageRequest},
     memory::Memory,
@@ -51,7 +55,7 @@ use mind_machines::{
 use crate::{
     Failure, Outcome,
     coverage::{Coverage, Happening, Kind, Pair},
-    plan::{Disturbance, Image, Load, Mapping, Plan, blade, generator},
+    plan::{Disturbance, GRACE, Image, Load, Mapping, Plan, blade, generator},
     trace::{Log, What},
     world::agent::{Agent, Purpose},
     world::checker::Checker,
@@ -62,6 +66,7 @@ use crate::{
     world::network::Network,
     world::queue::Queue,
     world::scripted::{Barriers, ScriptedThread},
+    world::takeover::Death,
     world::thread::Thread,
     world::triggers::Kept,
 };
@@ -96,6 +101,12 @@ pub(crate) enum Event {
     Closed(Session),
     /// An agent finds out that its connection is lost.
     SessionLost(Session),
+    /// The agent of that incarnation of a blade connects again.
+    Reconnect(Node, Incarnation),
+    /// The controller dies, if it is the one after so many deaths.
+    Die(u64),
+    /// Another controller takes over.
+    TakeOver,
     /// A host's daemon begins.
     Begin(Node),
     /// The port has its program in TC again.
@@ -122,7 +133,16 @@ pub(crate) struct World<'a> {
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
     /// Pages of each memory blade.
     pub(crate) memory_pages: u64,
+    pub(crate) config: Config,
     pub(crate) controller: Controller,
+    /// Whether there is no controller.
+    pub(crate) is_down: bool,
+    /// How the controller dies, if it does.
+    pub(crate) death: Option<Death>,
+    /// Controllers that have died.
+    pub(crate) deaths: u64,
+    /// The blade whose agent comes back too late.
+    pub(crate) late: Option<BladeId>,
     /// What the controller has had kept.
     pub(crate) records: BTreeMap<Key, Record>,
     /// The agents that are up.
@@ -175,6 +195,7 @@ fn config(slots: usize) -> Config {
         sweep: 4,
         batch: 4,
         zero: 4 << 12,
+        grace: GRACE,
         ..Config::new([198, 18, 0, 1].into(), slots as u32 + 1)
     }
 }
@@ -197,7 +218,12 @@ impl<'a> World<'a> {
                 .map(|memory| (memory, Memory::new(memory_pages)))
                 .collect(),
             memory_pages,
+            config: config(slots),
             controller: Controller::new(config(slots)),
+            is_down: false,
+            death: None,
+            deaths: 0,
+            late: None,
             records: BTreeMap::new(),
             agents: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -314,6 +340,9 @@ impl<'a> World<'a> {
             Event::ToAgent(session, message) => self.message_arrived(session, message),
             Event::Closed(session) => self.closed(session),
             Event::SessionLost(session) => self.session_lost(session),
+            Event::Reconnect(node, incarnation) => self.reconnect(node, incarnation),
+            Event::Die(deaths) => self.die_at_last(deaths),
+            Event::TakeOver => self.take_over(),
             Event::Begin(node) => self.begin(node),
             Event::Repaired(node) => {
                 self.switch.tables_mut().without_tc.remove(&node);
