@@ -219,10 +219,10 @@ impl Procedure {
     /// change of two slots.
     pub fn next(&mut self, now: u64, first: Word, second: Word) -> Do {
         loop {
-            // Also when the region is left as it was: nobody gets it before.
+            // A region that is left as it was is not fenced: of another half, a blade may be the owner.
             let is_to_be_fenced = matches!(self.loss, Loss::Writes) && !self.is_fenced;
             match self.stage {
-                Stage::Rewiring | Stage::Giving | Stage::Leaving if is_to_be_fenced => {
+                Stage::Rewiring | Stage::Giving if is_to_be_fenced => {
                     return Do::Fence;
                 }
                 Stage::Watching(before) => {

@@ -428,6 +428,38 @@ fn a_half_is_given_up_before_it_joins_one_of_which_writes_are_lost() {
 }
 
 #[test]
+fn writes_that_are_lost_while_halves_do_not_join_are_reported_and_the_other_half_not_fenced() {
+    for on_loss in [OnLoss::LastWritten, OnLoss::Fail] {
+        let (mut world, va) = World::with_memory(4, on_loss);
+        let upper = Va(va.0 + 0x2000);
+        let change = |change| Request::ChangeRegion { va: va.0, change };
+        world.operate(change(RegionChange::Split)).unwrap();
+        assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
+        assert_eq!(world.request(0, Want::Acquire, upper), Verdict::Fetch);
+        assert_eq!(world.request(2, Want::Read, upper), Verdict::Invalidate);
+        let version = world.in_memory(upper).version;
+        // The lower half is locked, and the upper one stays busy.
+        world.begin_operating(change(RegionChange::Merge));
+        world.run_now();
+        assert_eq!(world.word_at(va).0, State::Locked);
+        world.cut(host(1));
+        world.run();
+        let lost = world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Lost { .. }));
+        assert_eq!(lost.count(), 1);
+        let word = match on_loss {
+            OnLoss::Fail => (State::Locked, Some(Prior::Lost), 0),
+            OnLoss::LastWritten => INVALID,
+        };
+        assert_eq!(world.word_at(va), word);
+        assert_eq!(world.word_at(upper).0, State::ModifiedToShared);
+        assert_eq!(world.in_memory(upper).version, version);
+    }
+}
+
+#[test]
 fn sync_takes_what_the_caller_owns() {
     let (mut world, va) = World::with_memory(12, OnLoss::LastWritten);
     let at = |region: u64| Va(va.0 + region * 0x4000);
