@@ -717,6 +717,26 @@ fn a_controller_may_die_at_any_act_and_the_next_one_goes_on() {
 }
 
 #[test]
+fn lost_writes_are_reported_whenever_the_controller_dies() {
+    for acts in 0.. {
+        let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+        assert_eq!(world.request(0, Want::Acquire, va), Verdict::Fetch);
+        world.hang.insert(host(0));
+        world.acts_to_live = Some(acts);
+        world.cut(host(0));
+        world.run();
+        let is_told = |event: &Event| matches!(event, Event::Lost { region, .. } if region.contains(va));
+        assert!(world.events.iter().any(is_told), "{acts}");
+        let vma = world.controller.books().domains.vma_at(va).unwrap();
+        assert!(vma.lost.is_some(), "{acts}");
+        world.check();
+        if world.acts_to_live.is_some() {
+            break;
+        }
+    }
+}
+
+#[test]
 fn regions_change_or_stay_whenever_the_controller_dies() {
     for (first, second) in [
         (RegionChange::Split, None),
