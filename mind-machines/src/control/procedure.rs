@@ -386,6 +386,8 @@ impl Procedure {
             }
         }
         let ask = match self.change {
+            // A word that was lost with its memory blade lists nobody, and copies are still there.
+            Change::Free if first.prior() == Some(Prior::Lost) => self.everybody,
             Change::Reset | Change::Free => first.blades(),
             // Nobody has it; and both halves are as the whole was.
             Change::MarkLost | Change::Split => BladeSet::EMPTY,
