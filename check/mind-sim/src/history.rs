@@ -197,7 +197,8 @@ impl History<'_> {
                     Disturbance::Change(..)
                     | Disturbance::Mapping(..)
                     | Disturbance::ControllerDies { .. } => return None,
-                    Disturbance::Unzeroed { memory, .. } => Node::Memory(*memory),
+                    Disturbance::Unzeroed { memory, .. }
+                    | Disturbance::MemoryCrash { memory, .. } => Node::Memory(*memory),
                     Disturbance::LinkDown { node, .. } => *node,
                     other => Node::Compute(other.blade()?),
                 };
@@ -296,6 +297,7 @@ impl History<'_> {
             Event::Lost { region, .. } if region.contains(self.page) => {
                 Some(format!("writes to {region} are lost"))
             }
+            Event::VmaLost { va, .. } if self.is_near(va.0) => Some(format!("{va} is lost")),
             Event::Fenced { name, .. } => Some(format!("{name} is fenced")),
             Event::Missed(_, name) => Some(format!("{name} has not come back")),
             Event::TakenOver => Some("has taken over".to_owned()),

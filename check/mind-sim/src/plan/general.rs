@@ -188,6 +188,15 @@ pub(super) fn controller_dies(random: &mut fastrand::Rng, blades: u8) -> Disturb
     }
 }
 
+/// A memory blade crashes. It is not back before the last packets to it have arrived.
+pub(super) fn memory_crash(random: &mut fastrand::Rng, memories: u8) -> Disturbance {
+    Disturbance::MemoryCrash {
+        memory: random.u8(0..memories),
+        noticed: random.u64(0..20 * MILLISECOND),
+        back: random.u64(10 * MILLISECOND..100 * MILLISECOND),
+    }
+}
+
 fn disturbances(
     random: &mut fastrand::Rng,
     blades: u8,
@@ -202,7 +211,7 @@ fn disturbances(
             let number = random.usize(0..areas.len());
             let area = areas[number];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..19) {
+            let what = match random.u8(0..20) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // The loss of a daemon is noticed at once, that of a host after a while.
@@ -226,6 +235,7 @@ fn disturbances(
                     found: duration(random),
                 },
                 18 if crashes => controller_dies(random, blades),
+                19 if crashes => memory_crash(random, memories),
                 10 => Disturbance::Unzeroed {
                     memory: random.u8(0..memories),
                     lasts: duration(random),

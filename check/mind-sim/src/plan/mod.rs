@@ -243,6 +243,15 @@ pub enum Disturbance {
         /// After how many nanoseconds the blade finds out, and registers as a new incarnation.
         found: u64,
     },
+    /// A memory blade crashes, and comes back empty: its pages are lost.
+    MemoryCrash {
+        /// Which.
+        memory: u8,
+        /// After how many nanoseconds the controller finds out.
+        noticed: u64,
+        /// After how many nanoseconds it registers as a new incarnation.
+        back: u64,
+    },
     /// A compute blade crashes and loses its state.
     Crash {
         /// Which.
@@ -271,6 +280,7 @@ impl Disturbance {
             | Self::Change(..)
             | Self::Mapping(..)
             | Self::ControllerDies { .. }
+            | Self::MemoryCrash { .. }
             | Self::Unzeroed { .. } => None,
         }
     }
@@ -280,6 +290,7 @@ impl Disturbance {
         match self {
             Self::Change(_, area, _) | Self::Mapping(_, area) => Some(area),
             Self::ControllerDies { .. }
+            | Self::MemoryCrash { .. }
             | Self::Unzeroed { .. }
             | Self::WithoutTc { .. }
             | Self::LinkDown { .. }
@@ -403,7 +414,8 @@ impl Plan {
             Disturbance::Exit { back, .. } => at.saturating_add(back),
             Disturbance::ControllerDies { back, .. } => at.saturating_add(DYING + back + GRACE),
             Disturbance::Disconnect { noticed, found, .. } => at.saturating_add(noticed.max(found)),
-            Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
+            Disturbance::Crash { noticed, back, .. }
+            | Disturbance::MemoryCrash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the network's faults.
             Disturbance::LinkDown { .. } => at,
         });

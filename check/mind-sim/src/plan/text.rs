@@ -79,6 +79,17 @@ impl fmt::Display for Disturbance {
                 write!(f, "the controller dies after {outputs} outputs, another one takes over {back} later")?;
                 late.map_or(Ok(()), |blade| write!(f, ", {blade} comes back too late"))
             }
+            Self::MemoryCrash {
+                memory,
+                noticed,
+                back,
+            } => {
+                let (noticed, back) = (Micros(noticed), Micros(back));
+                write!(
+                    f,
+                    "m{memory} crashes, noticed after {noticed}, back and empty after {back}"
+                )
+            }
             Self::Unzeroed { memory, lasts } => {
                 write!(f, "m{memory} cannot zero for {}", Micros(lasts))
             }

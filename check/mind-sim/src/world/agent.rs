@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use mind_api::{
-    errno::{Errno, Failure as Refused},
+    errno::Failure as Refused,
     message::{BladeKind, Command, Registration, Reply, Report, Request},
 };
 use mind_common::{
-    addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::Va,
     id::{BladeId, Connection, DomainId},
 };
 use mind_machines::{
@@ -21,7 +21,6 @@ use mind_machines::{
 };
 
 use crate::{
-    Flaw,
     plan::Mapping,
     world::connection::Message,
     world::host::Flush,
@@ -207,6 +206,9 @@ impl World<'_> {
                     (Mapping::Map, _) | (Mapping::Unmap, Ok(_)) => Some(None),
                     _ => None,
                 };
+                if let Some(Some(va)) = at {
+                    self.lost_vmas.remove(&va);
+                }
                 self.mapped.answered(mapping, area, at);
                 if let Some(caller) = caller {
                     self.go_on_after_mapping(caller);
@@ -245,8 +247,9 @@ impl World<'_> {
             number,
             incarnation,
         });
-        if let Node::Compute(blade) = node {
-            self.begin_incarnation(Connection { blade, incarnation });
+        match node {
+            Node::Compute(blade) => self.begin_incarnation(Connection { blade, incarnation }),
+            Node::Memory(number) => self.begin_memory(number),
         }
     }
 
@@ -280,39 +283,6 @@ impl World<'_> {
     /// An agent has done as it was told, or could not.
     pub(crate) fn report(&mut self, session: Session, order: u64, result: Result<Report, Refused>) {
         self.send_to_controller(session, Input::Report { order, result });
-    }
-
-    fn command_memory(&mut self, session: Session, number: u8, order: u64, command: &Command) {
-        let fences = !self.has(Flaw::NoFences);
-        let Some(memory) = self.memories.get_mut(&number) else {
-            return;
-        };
-        let mut result = Ok(Report::Done);
-        match *command {
-            Command::ZeroPages { .. } if self.mapped.unzeroed(number) > self.queue.now() => {
-                let message = "pages cannot be zeroed".to_owned();
-                result = Err(Refused::new(Errno::EIO, message));
-            }
-            Command::ZeroPages { first, count } => {
-                memory.zero(first, count);
-                let base = WINDOW_BASE + (u64::from(number) << SLICE_SHIFT);
-                for page in first..first + count {
-                    self.checker.zeroed(Va(base + (page << PAGE_SHIFT)));
-                }
-            }
-            Command::FencePages { first, count } if fences => memory.fence(first, count),
-            Command::FencePages { .. } => {}
-            Command::FenceBlade { qp } => {
-                if let Some(connection) = Connection::from_qp(qp) {
-                    memory.fence_blade(connection);
-                }
-            }
-            Command::Leave
-            | Command::FlushRange { .. }
-            | Command::Identify
-            | Command::CountCache => return,
-        }
-        self.report(session, order, result);
     }
 
     fn command_blade(&mut self, session: Session, blade: BladeId, order: u64, command: &Command) {

@@ -210,7 +210,7 @@ impl World<'_> {
                 refusal,
             } => self.failed(blade, page, access, refusal),
             Action::Lost { page, .. } => {
-                if !host.is_cut {
+                if !host.is_cut && !self.is_vma_lost(page.page) {
                     self.fail(Failure::Refused(blade, page.page));
                 }
                 let va = page.page.0;

@@ -1,5 +1,6 @@
 //! Drives the controller: what it wants is carried out one act at a time, so that packets come between any two.
 
+use mind_api::message::BladeKind;
 use mind_machines::control::{
     Act, Event as Told, Input, OperationId, Output, Seen,
     books::tables::{Key, Value},
@@ -125,6 +126,15 @@ impl World<'_> {
         match told {
             Told::Lost { region, .. } => self.lost.push((region.base(), region.size())),
             Told::Refused { page, .. } => self.lost.push((page, 1)),
+            Told::VmaLost { va, .. } => {
+                let vma = self.controller.books().domains.vma(va);
+                if let Some(length) = vma.map(|vma| vma.length) {
+                    self.lost_vmas.insert(va, length);
+                }
+            }
+            Told::Joined(incarnation) if incarnation.kind == BladeKind::Memory => {
+                self.memory_joined(incarnation.number);
+            }
             _ => {}
         }
     }

@@ -56,6 +56,11 @@ impl World<'_> {
                 back,
                 late,
             } => self.let_controller_die(outputs, back, late),
+            Disturbance::MemoryCrash {
+                memory,
+                noticed,
+                back,
+            } => self.crash_memory(memory, noticed, back),
             Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
             Disturbance::WithoutTc { blade, lasts } => {
                 let node = Node::Compute(blade);

@@ -4,6 +4,7 @@
 //! * [`compute`], [`incarnation`], [`program`], [`thread`]: compute blades and what runs on them; [`scripted`] and
 //!   [`store_buffer`]: threads with scripts,
 //! * [`controller`], [`takeover`], [`connection`], [`agent`]: the controller, and those that it has to do with,
+//! * [`memory`]: memory blades,
 //! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
 //! * [`network`], [`queue`]: cables and the clock,
 //! * [`disturb`], [`triggers`], [`flaws`]: disturbances, effects that follow events, and machines broken on purpose,
@@ -18,6 +19,7 @@ mod disturb;
 mod flaws;
 pub(crate) mod host;
 mod incarnation;
+mod memory;
 pub(crate) mod mapped;
 pub(crate) mod network;
 mod program;
@@ -33,7 +35,7 @@ use crate::trace::Direction;
 use std::collections::BTreeMap;
 
 use mind_common::{
-    addr::{PAGE_SHIFT, Va},
+    addr::Va,
     directory::Word,
     id::{BladeId, Connection as QueuePair, DomainId},
 };
@@ -130,6 +132,7 @@ pub(crate) struct World<'a> {
     pub(crate) random: fastrand::Rng,
     pub(crate) network: Network,
     pub(crate) switch: Switch,
+    /// What the memory blades that are up keep.
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
     /// Pages of each memory blade.
     pub(crate) memory_pages: u64,
@@ -156,6 +159,8 @@ pub(crate) struct World<'a> {
     pub(crate) kept: BTreeMap<usize, DomainId>,
     /// Writes that the controller has reported as lost: from which address on, and how many bytes.
     pub(crate) lost: Vec<(Va, u64)>,
+    /// Vmas that the controller has reported as lost with their memory blade, in the same way.
+    pub(crate) lost_vmas: BTreeMap<Va, u64>,
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
     /// The threads with scripts, which come first.
@@ -214,9 +219,7 @@ impl<'a> World<'a> {
             random: generator(plan.seed, 2),
             network: Network::new(plan.seed, plan.network_faults),
             switch: Switch::new(slots),
-            memories: (0..plan.memories)
-                .map(|memory| (memory, Memory::new(memory_pages)))
-                .collect(),
+            memories: BTreeMap::new(),
             memory_pages,
             config: config(slots),
             controller: Controller::new(config(slots)),
@@ -231,6 +234,7 @@ impl<'a> World<'a> {
             domains: BTreeMap::new(),
             kept: BTreeMap::new(),
             lost: Vec::new(),
+            lost_vmas: BTreeMap::new(),
             machines: machines.collect(),
             threads: threads(plan),
             scripted: Vec::new(),
@@ -438,28 +442,5 @@ impl<'a> World<'a> {
         let slot = self.switch.tables().slot(page)?;
         let word = self.switch.slots().get(slot)?.word;
         Some((slot, word))
-    }
-
-    fn at_memory(&mut self, number: u8, mut packet: Datagram<Image>) {
-        let node = Node::Memory(number);
-        self.record(What::Arrived(node, packet));
-        self.break_memory(number, &mut packet);
-        let Some(memory) = self.memories.get_mut(&number) else {
-            return;
-        };
-        let (_, answer) = memory.handle(packet);
-        if let Some(answer) = answer {
-            self.send(node, answer);
-        }
-    }
-
-    /// The content of a page in memory.
-    pub(crate) fn in_memory(&self, page: Va) -> Image {
-        let kept = self.switch.tables().location(page);
-        let memory = kept.and_then(|kept| {
-            let memory = self.memories.get(&u8::try_from(kept.blade).ok()?)?;
-            Some(memory.page(kept.offset.0 >> PAGE_SHIFT).data)
-        });
-        memory.unwrap_or_default()
     }
 }

@@ -46,6 +46,7 @@ impl World<'_> {
         let slot = self.switch.tables().slot(page);
         let word = slot.map(|slot| self.switch.slots()[slot].word);
         let word = word.unwrap_or_default();
+        let is_vma_lost = self.is_vma_lost(page);
         let mut has_writer = false;
         for (blade, machine) in &self.machines {
             let host = machine.host.as_ref().filter(|host| !host.is_cut);
@@ -62,7 +63,7 @@ impl World<'_> {
                 State::Locked => is_named && reads && word.prior() == Some(Prior::Lost),
                 State::Free | State::Invalid => false,
             };
-            if !is_listed {
+            if !is_listed && !is_vma_lost {
                 let word = format!("{word:?}");
                 return Err(Failure::Unlisted(*blade, page, word));
             }
@@ -71,7 +72,7 @@ impl World<'_> {
                 return Err(Failure::Disagrees(blade.to_string(), page));
             }
         }
-        if !has_writer && slot.is_some() {
+        if !has_writer && slot.is_some() && !is_vma_lost {
             let image = self.in_memory(page);
             self.checker
                 .installed(page, image)

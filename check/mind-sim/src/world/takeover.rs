@@ -167,7 +167,10 @@ impl World<'_> {
             Node::Compute(blade) => {
                 self.end(blade, 0);
             }
-            Node::Memory(_) => self.end_agent(node, 0),
+            Node::Memory(number) => {
+                self.memories.remove(&number);
+                self.end_agent(node, 0);
+            }
         }
         self.queue.after(RESTART, Event::Begin(node));
     }

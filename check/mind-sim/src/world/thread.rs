@@ -418,7 +418,9 @@ impl World<'_> {
             return false;
         }
         let fails = self.on_loss(page.domain) == OnLoss::Fail;
-        (fails && self.is_lost(page.page)) || self.queue.now() < self.calm_at + FAILURES_UNTIL
+        (fails && self.is_lost(page.page))
+            || self.is_vma_lost(page.page)
+            || self.queue.now() < self.calm_at + FAILURES_UNTIL
     }
 
     /// The controller has answered a thread's sync; if it is done, the thread's writes are in memory.
