@@ -188,12 +188,12 @@ pub(super) fn controller_dies(random: &mut fastrand::Rng, blades: u8) -> Disturb
     }
 }
 
-/// A memory blade crashes. It is not back before the last packets to it have arrived.
+/// A memory blade crashes.
 pub(super) fn memory_crash(random: &mut fastrand::Rng, memories: u8) -> Disturbance {
     Disturbance::MemoryCrash {
         memory: random.u8(0..memories),
         noticed: random.u64(0..20 * MILLISECOND),
-        back: random.u64(10 * MILLISECOND..100 * MILLISECOND),
+        back: random.u64(MILLISECOND..100 * MILLISECOND),
     }
 }
 

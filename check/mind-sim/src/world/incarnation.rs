@@ -1,8 +1,15 @@
 //! Incarnations of compute blades: they begin, hang, lose their connection, crash, and are followed
 //! by the next.
 
+use mind_api::message::BladeKind;
 use mind_common::id::{BladeId, Connection};
-use mind_machines::{Node, switch::Port};
+use mind_machines::{
+    Node,
+    control::books::{
+        blades::Incarnation,
+        records::{Key, Record},
+    },
+};
 
 use crate::{
     Failure,
@@ -116,12 +123,17 @@ impl World<'_> {
         }
     }
 
-    /// Handles blades whose packets the switch drops from now on: their pages stay, their writes
-    /// may be lost.
+    /// Handles blades whose packets the switch drops for good: their pages stay, their writes may be lost. Before it is
+    /// recorded that a blade is gone, another controller may let it go on.
     pub(crate) fn notice_cuts(&mut self) {
         for (blade, machine) in &mut self.machines {
-            let port = self.switch.tables().ports.get(&Node::Compute(*blade));
-            let is_received = |connection| port == Some(&Port::Compute(connection));
+            let record = self.records.get(&Key::Blade(BladeKind::Compute, blade.get()));
+            let is_received = |connection| match record {
+                Some(Record::Blade(known)) => {
+                    known.is_here && known.incarnation == Incarnation::compute(connection)
+                }
+                _ => false,
+            };
             if let Some((connection, dirty)) = machine.remains.take() {
                 if is_received(connection) {
                     machine.remains = Some((connection, dirty));

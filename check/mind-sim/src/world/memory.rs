@@ -17,10 +17,18 @@ use crate::{
     world::{Event, World},
 };
 
+/// The longest that a packet takes which is not late, in nanoseconds.
+const LONGEST: u64 = 10_000;
+
 impl World<'_> {
-    /// A memory blade is registered: it is empty.
+    /// A memory blade is registered: it is empty. Requests to an earlier incarnation look like those to this one, and must
+    /// not be answered with its zeros: it does not listen before they are gone.
     pub(crate) fn begin_memory(&mut self, number: u8) {
         self.memories.insert(number, Memory::new(self.memory_pages));
+        if !self.is_starting {
+            let gone = self.queue.now() + self.plan.network_faults.latest + LONGEST;
+            self.deaf_until.insert(number, gone);
+        }
     }
 
     /// A memory blade crashes and loses what it kept; the controller finds out, and the blade registers again.
@@ -52,7 +60,8 @@ impl World<'_> {
         let node = Node::Memory(number);
         self.record(What::Arrived(node, packet));
         self.break_memory(number, &mut packet);
-        let Some(memory) = self.memories.get_mut(&number) else {
+        let is_deaf = self.deaf_until.get(&number) > Some(&self.queue.now());
+        let Some(memory) = self.memories.get_mut(&number).filter(|_| !is_deaf) else {
             return;
         };
         let (_, answer) = memory.handle(packet);

@@ -134,6 +134,8 @@ pub(crate) struct World<'a> {
     pub(crate) switch: Switch,
     /// What the memory blades that are up keep.
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
+    /// Until when memory blades do not listen.
+    pub(crate) deaf_until: BTreeMap<u8, u64>,
     /// Pages of each memory blade.
     pub(crate) memory_pages: u64,
     pub(crate) config: Config,
@@ -220,6 +222,7 @@ impl<'a> World<'a> {
             network: Network::new(plan.seed, plan.network_faults),
             switch: Switch::new(slots),
             memories: BTreeMap::new(),
+            deaf_until: BTreeMap::new(),
             memory_pages,
             config: config(slots),
             controller: Controller::new(config(slots)),
