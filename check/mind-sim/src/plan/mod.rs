@@ -4,11 +4,13 @@
 //!
 //! * `general`: runs with a mix of all disturbances,
 //! * `contention`: runs in which all blades access the same few pages,
+//! * `requests`: runs with many requests to the controller at once,
 //! * `sequence`: runs in which blades follow a fixed sequence of steps,
 //! * `text`: plans as text.
 
 mod contention;
 mod general;
+mod requests;
 mod sequence;
 pub(crate) mod text;
 
@@ -380,10 +382,12 @@ pub(crate) fn calm(until: u64) -> Plan {
 }
 
 impl Plan {
-    /// The run of a seed: every fifth is a sequence, and every second of the others has contention.
+    /// The run of a seed: every fifth is a sequence, and every second of the others has contention; every tenth has many
+    /// requests at once.
     pub fn of_seed(seed: u64) -> Self {
-        match seed % 5 {
-            4 => sequence::plan(seed),
+        match seed % 10 {
+            4 | 9 => sequence::plan(seed),
+            2 => requests::plan(seed),
             _ if seed % 2 == 1 => contention::plan(seed),
             _ => general::plan(seed),
         }
