@@ -21,7 +21,8 @@
 //! Whatever changes in the books is recorded before it is answered, and before anything is done that cannot be undone:
 //! a blade's departure before words forget it, the end of a vma before its regions are freed. Tables follow the books
 //! before the record is written: a controller that dies in between is followed by one that finds entries which should
-//! not be there, and takes them out. No other operation comes between a decision, its tables and its record.
+//! not be there, and takes them out. Only a new vma is recorded first, since blades may have copies of it as soon as the
+//! tables allow it. No other operation comes between a decision, its tables and its record.
 //!
 //! [claim]: operation::Claim
 
@@ -422,6 +423,7 @@ impl Controller {
             Task::Install(keys, otherwise) => self.install(id, operation, keys, otherwise),
             Task::Keep => self.keep(id, operation),
             Task::Reply(answer) => self.reply(id, operation, answer),
+            Task::Finish(answer) => self.done(id, operation, answer),
             Task::Release => self.release(id),
             Task::Open(entries, opening) => self.open(id, operation, entries, opening),
             Task::Map(mapping) => self.map(id, operation, mapping),

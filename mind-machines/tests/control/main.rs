@@ -720,6 +720,56 @@ fn a_controller_may_die_at_any_act_and_the_next_one_goes_on() {
 }
 
 #[test]
+fn a_vma_is_recorded_before_a_blade_can_have_copies_of_it() {
+    let (mut world, _) = World::with_memory(4, OnLoss::LastWritten);
+    let before = world.switch.tables().protection.len();
+    let map = Request::Map {
+        domain: 1,
+        length: 12 << 12,
+        access: Access::Write,
+    };
+    let id = world.ask(0, map);
+    while world.switch.tables().protection.len() == before {
+        assert!(world.step());
+    }
+    let is_vma = |key: &&Key| matches!(key, Key::Vma(_));
+    assert_eq!(world.records.keys().filter(is_vma).count(), 2);
+    world.run();
+    assert!(matches!(world.replies[&id], Ok(Reply::Mapped { .. })));
+    world.check();
+}
+
+#[test]
+fn protection_is_answered_once_blades_have_fetched_anew_whenever_the_controller_dies() {
+    for acts in 0.. {
+        let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+        world.acts_to_live = Some(acts);
+        let protect = Request::Protect {
+            domain: 1,
+            va: va.0,
+            length: 4 << 12,
+            access: Access::Read,
+        };
+        // Agents have not answered when the controller dies, and do so when the next one tells them.
+        world.hang.extend([1, 2].map(host));
+        let id = world.ask(0, protect);
+        world.run_now();
+        assert!(!world.replies.contains_key(&id), "{acts}");
+        let has_died = world.acts_to_live.take().is_none();
+        world.hang.clear();
+        world.flushed.clear();
+        world.die();
+        world.run();
+        assert_eq!(world.replies[&id], Ok(Reply::Done), "{acts}");
+        assert!(world.flushed.contains(&host(1)), "{acts}");
+        world.check();
+        if !has_died {
+            break;
+        }
+    }
+}
+
+#[test]
 fn lost_writes_are_reported_whenever_the_controller_dies() {
     for acts in 0.. {
         let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
