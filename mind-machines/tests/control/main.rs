@@ -770,6 +770,27 @@ fn protection_is_answered_once_blades_have_fetched_anew_whenever_the_controller_
 }
 
 #[test]
+fn no_process_of_an_earlier_incarnation_is_left_whenever_the_controller_dies() {
+    for acts in 0.. {
+        let (mut world, _) = World::with_memory(4, OnLoss::LastWritten);
+        world.acts_to_live = Some(acts);
+        world.register(host(0));
+        world.run();
+        let has_died = world.acts_to_live.take().is_none();
+        if has_died {
+            world.register(host(0));
+            world.run();
+        }
+        // It has the number of a process that ran there before.
+        assert_eq!(world.enter(0, "domain", OnLoss::LastWritten), 1, "{acts}");
+        world.check();
+        if !has_died {
+            break;
+        }
+    }
+}
+
+#[test]
 fn lost_writes_are_reported_whenever_the_controller_dies() {
     for acts in 0.. {
         let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
