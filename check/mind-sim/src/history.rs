@@ -5,16 +5,17 @@
 mod tests;
 mod text;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use comfy_table::{Table, presets};
 use mind_common::{
     addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     wire::Invalidation,
 };
+use mind_api::message::{BladeKind, Command, Request};
 use mind_machines::{
     Node,
-    controller::{Command, Input, Link, Request},
+    control::{Act, Event, Input, Output, Session, books::tables::Key},
     datagram::{Body, Datagram},
 };
 
@@ -26,6 +27,9 @@ use crate::{
 
 /// Rows that are shown, the last ones.
 const ROWS: usize = 1_000;
+
+/// Addresses that have these bits in common are near each other: no area of a seed's plan is larger.
+const NEAR: u64 = !((32 << PAGE_SHIFT) - 1);
 
 /// Where something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,7 @@ pub fn table(plan: &Plan, page: Va, records: &[Record]) -> Table {
         plan,
         page,
         own: HashSet::new(),
+        names: BTreeMap::new(),
     };
     let mut rows: Vec<(u64, Vec<String>)> = Vec::new();
     for record in records {
@@ -127,6 +132,8 @@ struct History<'a> {
     page: Va,
     /// Connections and numbers of requests for it and of its write-backs.
     own: HashSet<(u32, u32)>,
+    /// Whose agents sessions are of.
+    names: BTreeMap<Session, String>,
 }
 
 impl History<'_> {
@@ -180,17 +187,18 @@ impl History<'_> {
                 let text = format!("t{thread} stores [{}] = {value}", place.word);
                 (blade_of(thread), text)
             }
-            What::Command(link, command) => {
-                let (to, text) = self.command(*link, *command)?;
-                (At::Controller, format!("→ {to}: {text}"))
-            }
+            What::Output(output) => (At::Controller, self.output(output)?),
             What::Input(input) => (At::Controller, self.input(input)?),
+            What::Died => (At::Controller, "dies".to_owned()),
             What::Cut(node) => (At::Switch, format!("{node} is cut off")),
             What::Disturbed(disturbance) => {
                 let node = match disturbance {
                     // The controller's input is shown instead.
-                    Disturbance::Change(..) | Disturbance::Mapping(..) => return None,
-                    Disturbance::Unzeroed { memory, .. } => Node::Memory(*memory),
+                    Disturbance::Change(..)
+                    | Disturbance::Mapping(..)
+                    | Disturbance::ControllerDies { .. } => return None,
+                    Disturbance::Unzeroed { memory, .. }
+                    | Disturbance::MemoryCrash { memory, .. } => Node::Memory(*memory),
                     Disturbance::LinkDown { node, .. } => *node,
                     other => Node::Compute(other.blade()?),
                 };
@@ -226,59 +234,114 @@ impl History<'_> {
         }
     }
 
-    fn is_near(&self, va: Va) -> bool {
-        let mut areas = self.plan.areas.iter();
-        areas.any(|area| area.region.contains(va) && area.region.contains(self.page))
+    fn is_near(&self, va: u64) -> bool {
+        va & NEAR == self.page.0 & NEAR
     }
 
-    fn command(&self, link: Link, command: Command) -> Option<(String, String)> {
-        let to = match link {
-            Link::Memory(memory) => Node::Memory(memory).to_string(),
-            Link::Compute(_) => link.life()?.blade.to_string(),
-        };
+    fn is_in(&self, va: u64, length: u64) -> bool {
+        (va..va.saturating_add(length)).contains(&self.page.0)
+    }
+
+    fn name(&self, session: Session) -> &str {
+        self.names.get(&session).map_or("operator", String::as_str)
+    }
+
+    fn output(&self, output: &Output) -> Option<String> {
+        match output {
+            Output::Act {
+                operation,
+                act:
+                    Act::Install {
+                        key: Key::Protection(domain, prefix),
+                        value,
+                    },
+            } if self.is_in(prefix.base.0, prefix.size()) => {
+                let class = text::class(*value);
+                Some(format!("o{}: domain {domain} may {class}", operation.0))
+            }
+            Output::Order {
+                operation,
+                session,
+                command,
+                ..
+            } => {
+                let to = self.name(*session);
+                let text = self.command(to, command)?;
+                Some(format!("o{} → {to}: {text}", operation.0))
+            }
+            Output::Event(event) => self.event(event),
+            Output::Act { .. } | Output::Reply { .. } => None,
+        }
+    }
+
+    fn command(&self, to: &str, command: &Command) -> Option<String> {
         let page = self.page.0.checked_sub(WINDOW_BASE)?;
-        let is_in = |first: u64, count: u64| {
-            let own = (page & ((1 << SLICE_SHIFT) - 1)) >> PAGE_SHIFT;
-            link == Link::Memory((page >> SLICE_SHIFT) as u8)
+        let own = (page & ((1 << SLICE_SHIFT) - 1)) >> PAGE_SHIFT;
+        let is_own = |first: u64, count: u64| {
+            to == Node::Memory((page >> SLICE_SHIFT) as u8).to_string()
                 && (first..first + count).contains(&own)
         };
-        let text = match command {
-            Command::Registered => "registered".to_owned(),
+        Some(match *command {
             Command::Leave => "leave".to_owned(),
-            Command::Flush { start, length, .. }
-                if (start.0..start.0 + length).contains(&self.page.0) =>
-            {
-                format!("flush {start}+{}K", length >> 10)
+            Command::FlushRange { va, length } if self.is_in(va, length) => {
+                format!("flush {}+{}K", Va(va), length >> 10)
             }
-            Command::Zero { first, count, .. } if is_in(first, count) => "zero".to_owned(),
-            Command::FencePages { first, count, .. } if is_in(first, count) => "fence".to_owned(),
+            Command::ZeroPages { first, count } if is_own(first, count) => "zero".to_owned(),
+            Command::FencePages { first, count } if is_own(first, count) => "fence".to_owned(),
             _ => return None,
-        };
-        Some((to, text))
+        })
     }
 
-    fn input(&self, input: &Input) -> Option<String> {
-        let ask = match input {
-            Input::Ask(ask) => ask,
-            Input::Broken(connection) => return Some(format!("{} is gone", connection.blade)),
-            _ => return None,
-        };
-        let va = match ask.request {
-            Request::ReportStuck(va)
-            | Request::ReportLoss(va)
-            | Request::Reset(va)
-            | Request::Split(va)
-            | Request::Merge(va) => va,
-            Request::Sync { start, length } => {
-                let own = (start.0..start.0 + length).contains(&self.page.0);
-                return own.then(|| text::asked(ask));
+    fn event(&self, event: &Event) -> Option<String> {
+        match event {
+            Event::Lost { region, .. } if region.contains(self.page) => {
+                Some(format!("writes to {region} are lost"))
             }
-            Request::Map { region, .. }
-            | Request::Protect { region, .. }
-            | Request::Unmap { region, .. } => region.base(),
-            Request::Register(_) | Request::Lost(_) | Request::Place { .. } => return None,
+            Event::VmaLost { va, .. } if self.is_near(va.0) => Some(format!("{va} is lost")),
+            Event::Fenced { name, .. } => Some(format!("{name} is fenced")),
+            Event::Missed(_, name) => Some(format!("{name} has not come back")),
+            Event::TakenOver => Some("has taken over".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn input(&mut self, input: &Input) -> Option<String> {
+        let (session, request) = match input {
+            Input::Register {
+                session,
+                registration,
+                ..
+            } => {
+                self.names.insert(*session, registration.name.clone());
+                return Some(format!("{} registers", registration.name));
+            }
+            Input::Closed(session) => return Some(format!("{} is gone", self.name(*session))),
+            Input::Request { session, body, .. } => (*session, body),
+            Input::Resume {
+                session,
+                incarnation,
+                ..
+            } => {
+                let node = match incarnation.kind {
+                    BladeKind::Compute => Node::Compute(incarnation.connection().blade),
+                    BladeKind::Memory => Node::Memory(incarnation.number),
+                };
+                self.names.insert(*session, node.to_string());
+                return Some(format!("{node} is back"));
+            }
+            Input::Report { .. } | Input::Done { .. } => return None,
         };
-        self.is_near(va).then(|| text::asked(ask))
+        let is_about = match *request {
+            Request::ReportStuck { va }
+            | Request::ReportLoss { va }
+            | Request::ChangeRegion { va, .. } => self.is_near(va),
+            Request::Sync { va, length, .. }
+            | Request::Protect { va, length, .. }
+            | Request::Unmap { va, length, .. } => self.is_in(va, length),
+            Request::Map { .. } => true,
+            _ => false,
+        };
+        is_about.then(|| format!("{}: {}", self.name(session), text::asked(request)))
     }
 }
 

@@ -131,7 +131,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Outcome {
 ///
 /// # Panics
 ///
-/// If there are more scripts than programs.
+/// If there are more scripts than programs, or an area is not mapped from the beginning.
 pub fn run_scripts<'a>(
     plan: &'a Plan,
     scripts: Vec<&'a mut (dyn Script + 'a)>,
@@ -140,6 +140,10 @@ pub fn run_scripts<'a>(
     assert!(
         scripts.len() <= plan.programs.len(),
         "there are more scripts than programs in the plan"
+    );
+    assert!(
+        plan.areas.iter().all(|area| area.is_mapped),
+        "scripts access areas that are mapped from the beginning"
     );
     let mut world = world::World::new(plan, false);
     world.scripted = world::scripted::scripted(plan, scripts);

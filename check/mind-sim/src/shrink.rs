@@ -3,7 +3,11 @@
 
 use std::mem::discriminant;
 
-use crate::{Failure, plan::Plan, run};
+use crate::{
+    Failure,
+    plan::{Op, Plan},
+    run,
+};
 
 /// How many seeds are tried with a smaller plan: few at first, more when no part can be left out
 /// any more.
@@ -157,15 +161,33 @@ impl Search {
                 .is_none_or(|blade| blade.get() < plan.blades)
         });
         self.takes(plan);
-        let mut plan = self.plan.clone();
-        plan.areas.retain(|area| {
-            let mut places = plan.programs.iter().flat_map(|program| &program.ops);
-            places.any(|op| op.is_within(area.region))
-        });
-        if !plan.areas.is_empty() {
-            self.takes(plan);
+        for number in (0..self.plan.areas.len()).rev() {
+            if let Some(plan) = without_area(&self.plan, number) {
+                self.takes(plan);
+            }
         }
     }
+}
+
+/// The plan without an area that no program uses.
+fn without_area(plan: &Plan, number: usize) -> Option<Plan> {
+    let mut plan = plan.clone();
+    let mut ops = plan.programs.iter_mut().flat_map(|program| &mut program.ops);
+    if plan.areas.len() == 1 || ops.any(|op| op.area_mut() == Some(&mut { number })) {
+        return None;
+    }
+    plan.areas.remove(number);
+    plan.disturbances
+        .retain_mut(|(_, disturbance)| disturbance.area_mut() != Some(&mut { number }));
+    let ops = plan.programs.iter_mut().flat_map(|program| &mut program.ops);
+    let disturbances = plan.disturbances.iter_mut();
+    let places = ops
+        .filter_map(Op::area_mut)
+        .chain(disturbances.filter_map(|(_, disturbance)| disturbance.area_mut()));
+    for area in places {
+        *area -= usize::from(*area > number);
+    }
+    Some(plan)
 }
 
 #[cfg(test)]
@@ -173,20 +195,19 @@ mod tests {
     use super::*;
     use crate::{
         flaw::Flaw,
-        plan::{Disturbance, MILLISECOND, Op, Place, Program, blade, calm},
+        plan::{Change, Disturbance, MILLISECOND, Op, Place, Program, blade, calm},
     };
 
-    fn place(plan: &Plan) -> Place {
-        Place {
-            page: plan.areas[0].region.base(),
-            word: 0,
-        }
-    }
+    const PLACE: Place = Place {
+        area: 0,
+        page: 0,
+        word: 0,
+    };
 
     /// Two threads that read and write a page on blades of their own, a third that waits.
     fn plan() -> Plan {
         let plan = calm(MILLISECOND);
-        let place = place(&plan);
+        let place = PLACE;
         let program = |number, ops: &[Op]| Program {
             blade: blade(number),
             domain: plan.areas[0].domain,
@@ -218,12 +239,30 @@ mod tests {
             &plan,
             &[Part::Op(0, 1), Part::Op(2, 0), Part::Disturbance(0)],
         );
-        let load = Op::Load(place(&plan));
+        let load = Op::Load(PLACE);
         assert_eq!(small.programs[0].ops, [load, load]);
         assert_eq!(small.programs[1], plan.programs[1]);
         assert_eq!(small.programs[2].ops.len(), 1);
         assert_eq!(small.disturbances, plan.disturbances[1..]);
         assert_eq!(without(&plan, &[]), plan);
+    }
+
+    #[test]
+    fn an_area_that_no_program_uses_is_left_out_and_others_keep_their_places() {
+        let mut plan = plan();
+        plan.areas.push(plan.areas[0]);
+        plan.areas.push(plan.areas[0]);
+        let other = Op::Load(Place { area: 2, ..PLACE });
+        plan.programs[0].ops.push(other);
+        let change = |area| (0, Disturbance::Change(Change::Split, area, 0));
+        plan.disturbances = vec![change(0), change(1), change(2)];
+        assert_eq!(without_area(&plan, 0), None);
+        assert_eq!(without_area(&plan, 2), None);
+        let small = without_area(&plan, 1).expect("no program uses it");
+        assert_eq!(small.areas.len(), 2);
+        let moved = Op::Load(Place { area: 1, ..PLACE });
+        assert_eq!(small.programs[0].ops.last(), Some(&moved));
+        assert_eq!(small.disturbances, [change(0), change(1)]);
     }
 
     #[test]
@@ -237,8 +276,7 @@ mod tests {
         assert_eq!(discriminant(&same), discriminant(&failure));
         assert_eq!(run(&small, false).failure, Some(same));
         // One thread writes, another reads, at some later time.
-        let place = place(&plan);
-        assert_eq!(small.programs[0].ops, [Op::Store(place)], "{small}");
+        assert_eq!(small.programs[0].ops, [Op::Store(PLACE)], "{small}");
         assert!(small.operations() <= 3, "{small}");
         assert_eq!(small.blades, 2);
         assert_eq!(small.disturbances, []);

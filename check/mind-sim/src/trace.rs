@@ -13,12 +13,21 @@ use mind_common::{
 use mind_machines::{
     Node,
     compute::Access,
-    controller::{Command, Input, Link},
+    control::{Input, Output},
     datagram::Datagram,
 };
 use rustc_hash::FxHasher;
 
-use crate::plan::{Disturbance, Image, Place};
+use crate::plan::{Disturbance, Image};
+
+/// A word at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// The address of its page.
+    pub page: Va,
+    /// Which of the page's words.
+    pub word: usize,
+}
 
 /// In which direction a packet goes on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +52,7 @@ pub enum Cache {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum What {
     /// A host sent a packet, of which so many copies arrive.
     Sent(Node, Datagram<Image>, usize),
@@ -62,13 +71,15 @@ pub enum What {
     /// A thread's access failed.
     Failed(usize, Va, Refusal),
     /// A thread loaded a value.
-    Loaded(usize, Place, u64),
+    Loaded(usize, Cell, u64),
     /// A thread stored a value.
-    Stored(usize, Place, u64),
-    /// The controller sent a command.
-    Command(Link, Command),
-    /// The controller received an input.
+    Stored(usize, Cell, u64),
+    /// The controller gets to know something. What comes of its acts is left out.
     Input(Input),
+    /// The controller wants something done, for one of its operations.
+    Output(Output),
+    /// The controller died.
+    Died,
     /// The switch drops a host's packets from now on.
     Cut(Node),
     /// A disturbance.
@@ -76,7 +87,7 @@ pub enum What {
 }
 
 /// A record: what happened, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// In nanoseconds of virtual time.
     pub at: u64,

@@ -2,20 +2,19 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use mind_common::{
-    addr::{Region, Va, WINDOW_BASE},
-    id::{BladeId, DomainId},
-};
+use mind_api::message::OnLoss;
+use mind_common::id::BladeId;
 use mind_sim::{
     plan::{Area, Load, NetworkFaults, Place, Plan, Program},
     run_scripts,
     script::{Script, Step},
 };
 
-const DOMAIN: DomainId = DomainId(1);
+const DOMAIN: usize = 0;
 const BLADES: u8 = 8;
 const WORD: Place = Place {
-    page: Va(WINDOW_BASE),
+    area: 0,
+    page: 0,
     word: 0,
 };
 
@@ -60,10 +59,10 @@ fn plan(seed: u64, network_faults: NetworkFaults) -> Plan {
         blades: BLADES,
         memories: 1,
         capacity: 4,
+        domains: vec![OnLoss::LastWritten],
         areas: vec![Area {
             domain: DOMAIN,
-            region: Region::containing(WORD.page, 0).unwrap(),
-            fails: false,
+            order: 0,
             is_writable: true,
             is_mapped: true,
         }],

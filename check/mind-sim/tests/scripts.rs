@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use mind_common::{
-    addr::{Region, Va, WINDOW_BASE},
-    id::{BladeId, DomainId},
-};
+use mind_api::message::OnLoss;
+use mind_common::id::BladeId;
 use mind_sim::{
     Flaw,
     plan::{Area, Load, NetworkFaults, Place, Plan, Program},
@@ -14,14 +12,14 @@ use mind_sim::{
     script::{Script, Step},
 };
 
-const DOMAIN: DomainId = DomainId(1);
-const REGION: u64 = 1 << 14;
+const DOMAIN: usize = 0;
 
-/// A word in a region of its own.
-const fn place(number: u64) -> Place {
+/// A word in an area of its own.
+const fn place(number: usize) -> Place {
     Place {
-        page: Va(WINDOW_BASE + number * (1 << 21)),
-        word: number as usize,
+        area: number,
+        page: 0,
+        word: number,
     }
 }
 
@@ -51,14 +49,12 @@ impl Script for Steps {
 
 /// A thread on each blade, which run the scripts.
 fn plan(seed: u64, blades: u8) -> Plan {
-    let areas = [X, Y].map(|place| Area {
+    let areas = [X, Y].map(|_| Area {
         domain: DOMAIN,
-        region: Region::containing(place.page, 2).unwrap(),
-        fails: false,
+        order: 2,
         is_writable: true,
         is_mapped: true,
     });
-    assert_eq!(areas[0].region.size(), REGION);
     let programs = (0..blades).map(|number| Program {
         blade: BladeId::from_low_bits(number.into()),
         domain: DOMAIN,
@@ -69,6 +65,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
         blades,
         memories: 1,
         capacity: 8,
+        domains: vec![OnLoss::LastWritten],
         areas: areas.to_vec(),
         programs: programs.collect(),
         pace: 2_000,

@@ -193,9 +193,16 @@ impl Controller {
         }
     }
 
-    /// The operations that deal with what a compute blade has left, which is gone.
+    /// The operations that deal with what a compute blade has left, which is gone: also with its processes, which would
+    /// pass for those of the next incarnation.
     fn departing(&self, incarnation: Incarnation) -> impl Iterator<Item = OperationId> {
-        let is_its = move |task: &Task| matches!(task, Task::FenceOperations(other, _) | Task::Bereft(other, _) if *other == incarnation);
+        let is_its = move |task: &Task| match task {
+            Task::FenceOperations(other, _) | Task::Bereft(other, _) => *other == incarnation,
+            Task::Exit(_, process) => {
+                incarnation.kind == BladeKind::Compute && process.blade == incarnation.number
+            }
+            _ => false,
+        };
         let operations = self.operations.iter();
         let its = operations.filter(move |(_, operation)| operation.tasks.iter().any(is_its));
         its.map(|(id, _)| *id)

@@ -59,6 +59,13 @@ impl Run {
         [Some(self.entry), self.upper].into_iter().flatten()
     }
 
+    /// What it is about: of a merge, both halves.
+    fn whole(&self) -> Region {
+        let region = self.entry.region;
+        let joined = region.whole().filter(|_| self.procedure.change() == Change::Merge);
+        joined.unwrap_or(region)
+    }
+
     fn slot(&self, which: Which) -> Option<u32> {
         match which {
             Which::First => Some(self.entry.slot),
@@ -229,9 +236,22 @@ impl Controller {
                         .runs
                         .iter_mut()
                         .filter(|run| run.next == Some(Do::Fence));
-                    fencing.for_each(|run| run.procedure.fenced());
+                    let lost: Vec<_> = fencing
+                        .map(|run| {
+                            run.procedure.fenced();
+                            Lost {
+                                region: run.whole(),
+                                with: run.lost_with,
+                            }
+                        })
+                        .collect();
+                    let is_told = changing.change != Change::Free;
                     restart(&mut changing);
                     operation.tasks.push(Task::Change(changing));
+                    // Before words are given back: a controller that dies then is followed by one that does not see it.
+                    for lost in lost.into_iter().filter(|_| is_told) {
+                        self.report_loss(operation, lost);
+                    }
                 }
             },
             Stage::Rewiring(acts) => {
@@ -516,24 +536,13 @@ impl Controller {
         operation.tasks.push(Task::Change(changing));
     }
 
-    /// What was lost is reported, and slots that are free again may be used.
+    /// Slots that are free again may be used.
     fn ended(&mut self, operation: &mut Operation, changing: &Changing) {
         for run in &changing.runs {
             let Some(Do::Done(outcome)) = run.next else {
                 continue;
             };
             self.event(Event::Changed(changing.change, outcome));
-            let is_lost = super::interface::is_loss(outcome) && changing.change != Change::Free;
-            if is_lost {
-                let region = run.entry.region;
-                // Either half may be the one.
-                let joined = region.whole().filter(|_| changing.change == Change::Merge);
-                let lost = Lost {
-                    region: joined.unwrap_or(region),
-                    with: run.lost_with,
-                };
-                self.report_loss(operation, lost);
-            }
             let is_changed = matches!(outcome, Outcome::Changed(_));
             match (changing.change, run.upper) {
                 (Change::Free, _) => {

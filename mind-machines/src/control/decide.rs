@@ -491,9 +491,10 @@ impl Controller {
         let keys = self.allow(domain, va, length, access);
         let answer = Ok(Reply::Mapped { va: va.0, length });
         self.keep_answer(operation, &answer);
+        // Blades may have copies once the tables allow it: a controller that follows this one must know of the vma then.
         operation.first([
-            Task::Install(keys, Otherwise::Unmap(va)),
             Task::Keep,
+            Task::Install(keys, Otherwise::Unmap(va)),
             Task::Reply(answer),
             Task::Release,
         ]);
@@ -593,15 +594,21 @@ impl Controller {
             .map(super::books::domains::Domain::blades)
             .unwrap_or_default();
         let keys = self.allow(domain, va, length, access);
-        self.keep_answer(operation, &Ok(Reply::Done));
         operation.first([
             Task::Install(keys, Otherwise::Restore(domain, before)),
             Task::Keep,
             Task::Release,
             Task::Flush(blades, va.0, end),
-            Task::Reply(Ok(Reply::Done)),
+            Task::Finish(Ok(Reply::Done)),
         ]);
         Ok(())
+    }
+
+    /// The request is done: its answer is recorded, and the asker gets it. If the controller dies before, the asker asks
+    /// again, and everything is done again.
+    pub(super) fn done(&mut self, id: OperationId, operation: &mut Operation, answer: Answer) {
+        self.hold(id);
+        self.finish(operation, VecDeque::new(), answer, true);
     }
 
     /// What is to be synced, if it can be.

@@ -6,7 +6,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{Region, Va},
-    directory::{Word, machine::Loss},
+    directory::Word,
     id::BladeId,
 };
 
@@ -324,9 +324,4 @@ pub enum Event {
         /// What came of it.
         failure: Failure,
     },
-}
-
-/// Whether writes were lost by how a change ended.
-pub(super) const fn is_loss(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Changed(Loss::Writes))
 }

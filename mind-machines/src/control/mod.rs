@@ -21,7 +21,8 @@
 //! Whatever changes in the books is recorded before it is answered, and before anything is done that cannot be undone:
 //! a blade's departure before words forget it, the end of a vma before its regions are freed. Tables follow the books
 //! before the record is written: a controller that dies in between is followed by one that finds entries which should
-//! not be there, and takes them out. No other operation comes between a decision, its tables and its record.
+//! not be there, and takes them out. Only a new vma is recorded first, since blades may have copies of it as soon as the
+//! tables allow it. No other operation comes between a decision, its tables and its record.
 //!
 //! [claim]: operation::Claim
 
@@ -77,6 +78,8 @@ pub struct Config {
     pub batch: usize,
     /// Bytes that a memory blade is told to zero at once.
     pub zero: u64,
+    /// How long to wait before a memory blade that could not zero is told again.
+    pub again: u64,
     /// Operations that may be under way for sessions; more are refused.
     pub operations: usize,
     /// Answers that are kept for one blade; beyond that its next request is refused.
@@ -100,6 +103,7 @@ impl Config {
             sweep: 4096,
             batch: 64,
             zero: 64 << 20,
+            again: 1_000_000_000,
             operations: 4096,
             answers: 256,
         }
@@ -377,10 +381,16 @@ impl Controller {
                 .iter()
                 .all(|other| !self.operations.contains_key(other)),
             Waits::Fences => self.departed.is_empty(),
-            Waits::Zeroed => self.books.unclean.is_empty(),
+            Waits::Zeroed => !self.is_zeroing(),
             Waits::Blades(until) => now >= *until || self.awaited().next().is_none(),
         };
         is_over && (operation.is_admitted || self.may_begin(id, operation))
+    }
+
+    /// Whether memory that was freed is to be zeroed, of a blade that is here.
+    fn is_zeroing(&self) -> bool {
+        let mut unclean = self.books.unclean.values();
+        unclean.any(|extent| self.books.blades.has_memory(extent.blade))
     }
 
     /// Whether no earlier operation has what this one claims.
@@ -413,6 +423,7 @@ impl Controller {
             Task::Install(keys, otherwise) => self.install(id, operation, keys, otherwise),
             Task::Keep => self.keep(id, operation),
             Task::Reply(answer) => self.reply(id, operation, answer),
+            Task::Finish(answer) => self.done(id, operation, answer),
             Task::Release => self.release(id),
             Task::Open(entries, opening) => self.open(id, operation, entries, opening),
             Task::Map(mapping) => self.map(id, operation, mapping),
@@ -432,7 +443,7 @@ impl Controller {
             }
             Task::Bereft(incarnation, lost) => self.bereft(operation, incarnation, lost),
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
-            Task::Zero(blade, extent) => self.zero(id, operation, blade, extent),
+            Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
             Task::Exit(domain, process) => self.exit(id, operation, domain, process),
             Task::TakeOver(taking_over) => {
                 self.proceed_with_takeover(now, id, operation, taking_over)

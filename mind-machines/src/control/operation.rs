@@ -126,6 +126,8 @@ pub(super) enum Task {
     Keep,
     /// Answer the request.
     Reply(Answer),
+    /// Record the answer to the request, then answer it.
+    Finish(Answer),
     /// Other operations may come between from here on.
     Release,
     /// Give these regions of a new vma their slots.

@@ -219,10 +219,10 @@ impl Procedure {
     /// change of two slots.
     pub fn next(&mut self, now: u64, first: Word, second: Word) -> Do {
         loop {
-            // Also when the region is left as it was: nobody gets it before.
+            // A region that is left as it was is not fenced: of another half, a blade may be the owner.
             let is_to_be_fenced = matches!(self.loss, Loss::Writes) && !self.is_fenced;
             match self.stage {
-                Stage::Rewiring | Stage::Giving | Stage::Leaving if is_to_be_fenced => {
+                Stage::Rewiring | Stage::Giving if is_to_be_fenced => {
                     return Do::Fence;
                 }
                 Stage::Watching(before) => {
@@ -386,6 +386,8 @@ impl Procedure {
             }
         }
         let ask = match self.change {
+            // A word that was lost with its memory blade lists nobody, and copies are still there.
+            Change::Free if first.prior() == Some(Prior::Lost) => self.everybody,
             Change::Reset | Change::Free => first.blades(),
             // Nobody has it; and both halves are as the whole was.
             Change::MarkLost | Change::Split => BladeSet::EMPTY,

@@ -356,6 +356,7 @@ impl Controller {
     /// Has memory zeroed, part by part.
     pub(super) fn zero(
         &mut self,
+        now: u64,
         id: OperationId,
         operation: &mut Operation,
         blade: u8,
@@ -368,10 +369,12 @@ impl Controller {
                     self.zeroed(extent);
                     return operation.first([Task::Keep, Task::Release, Task::Zero(blade, None)]);
                 }
-                // The blade is gone, and what it has with it; or it will be asked again when memory is freed.
+                // If the blade is gone, what it has is gone with it.
                 Some((_, Err(failure))) => {
                     let what = "zeroing memory that was freed";
-                    return self.event(super::Event::Failed { what, failure });
+                    self.event(super::Event::Failed { what, failure });
+                    operation.waits = Waits::Until(now.saturating_add(self.config.again));
+                    return operation.tasks.push(Task::Zero(blade, None));
                 }
                 None => return,
             }

@@ -7,7 +7,8 @@
 //!
 //! * a slot of no vma, or of pages that another slot has, is free;
 //! * a *split*: a locked lower half whose upper half finds the same slot covers both again;
-//! * a *merge*: a locked region that covers another one's pages covers its lower half again.
+//! * a *merge*: a locked region that covers another one's pages covers its lower half again;
+//! * a locked slot that covers nothing, since it was about to cover something else, covers the pages that have no slot.
 //!
 //! A mapping that was half done is in no record. The blade asks again for what it has no answer to.
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mind_api::message::BladeKind;
 use mind_common::{
-    addr::{Region, Va},
+    addr::{PAGE_SHIFT, Region, Va},
     directory::{Prior, State, Word},
     id::BladeSet,
 };
@@ -61,15 +62,19 @@ fn is_for_a_change(word: Word) -> bool {
 }
 
 impl Repair {
-    /// Of the slots that were found, where `is_mapped` says whether a region is within a vma.
-    fn of(found: &[FoundSlot], is_mapped: impl Fn(Region) -> bool) -> Self {
+    /// Of the slots that were found, where `is_mapped` says whether a region is within a vma, and the vmas that are not
+    /// closing have these addresses, from the first to the one after the last.
+    fn of(found: &[FoundSlot], vmas: &[(Va, Va)], is_mapped: impl Fn(Region) -> bool) -> Self {
         let mut repair = Self::default();
         let mut by_base: BTreeMap<Va, Vec<FoundSlot>> = BTreeMap::new();
+        let mut blank = None;
         for slot in found {
             match slot.region {
                 Some(region) if is_mapped(region) => {
                     by_base.entry(region.base()).or_default().push(*slot)
                 }
+                // What slots cover changes for one after the other.
+                None if is_for_a_change(slot.word) && blank.is_none() => blank = Some(*slot),
                 _ => repair.free.push((slot.slot, slot.word)),
             }
         }
@@ -95,7 +100,39 @@ impl Repair {
                 }
             }
         }
+        if let Some(FoundSlot { slot, word, .. }) = blank {
+            match repair.gap(vmas) {
+                Some(region) => {
+                    let entry = Entry { region, slot };
+                    repair.cover.push(entry);
+                    repair.entries.push(entry);
+                    repair.locked.push(entry);
+                }
+                None => repair.free.push((slot, word)),
+            }
+        }
         repair
+    }
+
+    /// The only pages of vmas that have no slot, if they can be a region.
+    fn gap(&self, vmas: &[(Va, Va)]) -> Option<Region> {
+        let mut gaps = Vec::new();
+        for (from, end) in vmas {
+            let mut next = *from;
+            let here = |entry: &&Entry| (*from..*end).contains(&entry.region.base());
+            for entry in self.entries.iter().filter(here) {
+                let base = entry.region.base();
+                gaps.extend((next < base).then_some((next, base)));
+                next = Va(base.0 + entry.region.size());
+            }
+            gaps.extend((next < *end).then_some((next, *end)));
+        }
+        let [(from, end)] = gaps[..] else {
+            return None;
+        };
+        let order = ((end.0 - from.0) >> PAGE_SHIFT).trailing_zeros() as u8;
+        let region = Region::containing(from, order)?;
+        (region.base() == from && from.0 + region.size() == end.0).then_some(region)
     }
 
     /// What a slot is to cover, which is locked for a change that was not finished.
@@ -217,7 +254,9 @@ impl Controller {
     /// What is to be done about the slots that were found.
     fn repair(&mut self, slots: &[FoundSlot]) -> TakingOver {
         let vmas = &self.books.domains;
-        let repair = Repair::of(slots, |region| {
+        let open = vmas.vmas_from(Va(0)).filter(|vma| !vma.is_closing);
+        let open: Vec<_> = open.map(|vma| (vma.va(), Va(vma.end()))).collect();
+        let repair = Repair::of(slots, &open, |region| {
             let vma = vmas.vma_at(region.base());
             vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
         });
@@ -322,7 +361,7 @@ mod tests {
             ..slot(2, region(0, 2), true, 0)
         };
         let good = slot(3, region(0, 2), false, 0);
-        let repair = Repair::of(&[stray, nothing, good], |region| {
+        let repair = Repair::of(&[stray, nothing, good], &[], |region| {
             region.base() < Va(WINDOW_BASE + 64 * 4096)
         });
         assert_eq!(repair.entries, [entry(3, region(0, 2))]);
@@ -340,7 +379,7 @@ mod tests {
     #[test]
     fn a_split_that_was_not_finished_is_undone_or_done() {
         // The upper half has no slot yet, and finds the lower half's.
-        let repair = Repair::of(&[slot(1, region(0, 1), true, 1)], |_| true);
+        let repair = Repair::of(&[slot(1, region(0, 1), true, 1)], &[], |_| true);
         assert_eq!(repair.cover, [entry(1, region(0, 2))]);
         assert_eq!(
             (&repair.entries, &repair.locked),
@@ -353,6 +392,7 @@ mod tests {
                     slot(1, region(0, 1), true, neighbour),
                     slot(2, region(2, 1), true, 0),
                 ],
+                &[],
                 |_| true,
             );
             assert_eq!(
@@ -362,7 +402,7 @@ mod tests {
             assert!(repair.cover.is_empty() && repair.free.is_empty());
         }
         // A locked half whose other half no blade has touched is what it is.
-        let repair = Repair::of(&[slot(1, region(0, 1), true, 0)], |_| true);
+        let repair = Repair::of(&[slot(1, region(0, 1), true, 0)], &[], |_| true);
         assert_eq!(repair.entries, [entry(1, region(0, 1))]);
     }
 
@@ -372,7 +412,7 @@ mod tests {
             slot(1, region(0, 2), true, 0),
             slot(2, region(2, 1), true, 0),
         ];
-        let repair = Repair::of(&found, |_| true);
+        let repair = Repair::of(&found, &[], |_| true);
         assert_eq!(repair.cover, [entry(1, region(0, 1))]);
         assert_eq!(
             repair.entries,
@@ -383,8 +423,34 @@ mod tests {
             slot(1, region(0, 2), false, 0),
             slot(2, region(2, 1), true, 0),
         ];
-        let repair = Repair::of(&found, |_| true);
+        let repair = Repair::of(&found, &[], |_| true);
         assert_eq!(repair.entries, [entry(1, region(0, 2))]);
         assert_eq!(repair.free.len(), 1);
+    }
+
+    #[test]
+    fn a_slot_that_was_about_to_cover_something_else_covers_what_has_none() {
+        let page = |number: u64| Va(WINDOW_BASE + number * 4096);
+        let blank = FoundSlot {
+            region: None,
+            ..slot(1, region(0, 2), true, 0)
+        };
+        let vmas = [(page(0), page(4)), (page(8), page(12))];
+        let other = slot(3, region(8, 2), false, 0);
+        // Of a split, all of the region; of a merge, its lower half.
+        let upper = slot(2, region(2, 1), true, 0);
+        for (found, covers) in [
+            (vec![blank, other], region(0, 2)),
+            (vec![blank, upper, other], region(0, 1)),
+        ] {
+            let repair = Repair::of(&found, &vmas, |_| true);
+            assert_eq!(repair.cover, [entry(1, covers)]);
+            assert!(repair.locked.contains(&entry(1, covers)));
+            assert!(repair.free.is_empty());
+        }
+        // No pages are without a slot.
+        let found = [blank, slot(2, region(0, 2), false, 0), other];
+        let repair = Repair::of(&found, &vmas, |_| true);
+        assert_eq!(repair.free, [(1, blank.word)]);
     }
 }

@@ -94,6 +94,54 @@ fn memory_that_was_freed_is_zeros_before_it_is_given_out_again() {
     world.check();
 }
 
+/// Two memory blades, of which the second has no page left, and all of the first's is freed and cannot be zeroed; a
+/// request for memory waits for that.
+fn waiting_for_zeros() -> (World, u64) {
+    let (mut world, va) = World::with_memory(256, OnLoss::LastWritten);
+    assert_ne!(world.map(0, 1, 256).slice(), va.slice());
+    world.fail.insert(Node::Memory(va.slice().unwrap()));
+    let unmap = Request::Unmap {
+        domain: 1,
+        pid: 10,
+        va: va.0,
+        length: 256 << 12,
+    };
+    let unmapped = world.ask(0, unmap);
+    world.run_now();
+    assert_eq!(world.replies[&unmapped], Ok(Reply::Done));
+    let map = Request::Map {
+        domain: 1,
+        length: 4 << 12,
+        access: Access::Write,
+    };
+    let id = world.ask(0, map);
+    world.run_now();
+    assert!(!world.replies.contains_key(&id));
+    (world, id)
+}
+
+#[test]
+fn a_memory_blade_that_could_not_zero_is_told_again() {
+    let (mut world, id) = waiting_for_zeros();
+    world.fail.clear();
+    world.run();
+    assert!(matches!(world.replies[&id], Ok(Reply::Mapped { .. })));
+    world.check();
+}
+
+#[test]
+fn memory_that_is_gone_with_its_blade_is_not_waited_for() {
+    let (mut world, id) = waiting_for_zeros();
+    let blade = *world.fail.first().unwrap();
+    world.cut(blade);
+    world.run();
+    assert_eq!(
+        world.replies[&id].clone().unwrap_err().errno,
+        Errno::ENOMEM
+    );
+    world.check();
+}
+
 #[test]
 fn areas_go_with_their_last_user_once_they_have_no_name() {
     let mut world = World::new();
@@ -356,6 +404,62 @@ fn halves_are_what_the_whole_was_and_join_again() {
 }
 
 #[test]
+fn a_half_is_given_up_before_it_joins_one_of_which_writes_are_lost() {
+    for on_loss in [OnLoss::LastWritten, OnLoss::Fail] {
+        let (mut world, va) = World::with_memory(4, on_loss);
+        let upper = Va(va.0 + 0x2000);
+        let change = |change| Request::ChangeRegion { va: va.0, change };
+        world.operate(change(RegionChange::Split)).unwrap();
+        assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
+        assert_eq!(world.request(2, Want::Acquire, upper), Verdict::Fetch);
+        // The merge has claimed the halves when the loss is to be noted.
+        world.begin_operating(change(RegionChange::Merge));
+        world.cut(host(2));
+        world.run();
+        // Otherwise its write-back would come after memory has fenced its pages.
+        assert_eq!(world.flushed, [host(1)]);
+        let word = match on_loss {
+            OnLoss::Fail => (State::Locked, Some(Prior::Lost), 0b10),
+            OnLoss::LastWritten => INVALID,
+        };
+        assert_eq!([world.word_at(va), world.word_at(upper)], [word, word]);
+        world.check();
+    }
+}
+
+#[test]
+fn writes_that_are_lost_while_halves_do_not_join_are_reported_and_the_other_half_not_fenced() {
+    for on_loss in [OnLoss::LastWritten, OnLoss::Fail] {
+        let (mut world, va) = World::with_memory(4, on_loss);
+        let upper = Va(va.0 + 0x2000);
+        let change = |change| Request::ChangeRegion { va: va.0, change };
+        world.operate(change(RegionChange::Split)).unwrap();
+        assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
+        assert_eq!(world.request(0, Want::Acquire, upper), Verdict::Fetch);
+        assert_eq!(world.request(2, Want::Read, upper), Verdict::Invalidate);
+        let version = world.in_memory(upper).version;
+        // The lower half is locked, and the upper one stays busy.
+        world.begin_operating(change(RegionChange::Merge));
+        world.run_now();
+        assert_eq!(world.word_at(va).0, State::Locked);
+        world.cut(host(1));
+        world.run();
+        let lost = world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Lost { .. }));
+        assert_eq!(lost.count(), 1);
+        let word = match on_loss {
+            OnLoss::Fail => (State::Locked, Some(Prior::Lost), 0),
+            OnLoss::LastWritten => INVALID,
+        };
+        assert_eq!(world.word_at(va), word);
+        assert_eq!(world.word_at(upper).0, State::ModifiedToShared);
+        assert_eq!(world.in_memory(upper).version, version);
+    }
+}
+
+#[test]
 fn sync_takes_what_the_caller_owns() {
     let (mut world, va) = World::with_memory(12, OnLoss::LastWritten);
     let at = |region: u64| Va(va.0 + region * 0x4000);
@@ -416,7 +520,10 @@ fn a_memory_blade_that_is_gone_takes_its_regions_along() {
     world.register(Node::Memory(number));
     world.run();
     assert_eq!(world.request(1, Want::Read, va), Verdict::Lost);
+    // Copies that blades still have are dropped before the addresses are given out again.
+    assert!(world.flushed.is_empty());
     assert_eq!(world.unmap(0, 1, va, 8), Ok(Reply::Done));
+    assert_eq!(world.flushed, [host(0), host(1), host(2)]);
     world.check();
     let again = world.map(0, 1, 256 - 8);
     assert_eq!(again.slice(), va.slice());
@@ -617,6 +724,97 @@ fn a_controller_may_die_at_any_act_and_the_next_one_goes_on() {
             deaths += 1;
         }
         assert!(deaths >= 2, "{name}: {deaths}");
+    }
+}
+
+#[test]
+fn a_vma_is_recorded_before_a_blade_can_have_copies_of_it() {
+    let (mut world, _) = World::with_memory(4, OnLoss::LastWritten);
+    let before = world.switch.tables().protection.len();
+    let map = Request::Map {
+        domain: 1,
+        length: 12 << 12,
+        access: Access::Write,
+    };
+    let id = world.ask(0, map);
+    while world.switch.tables().protection.len() == before {
+        assert!(world.step());
+    }
+    let is_vma = |key: &&Key| matches!(key, Key::Vma(_));
+    assert_eq!(world.records.keys().filter(is_vma).count(), 2);
+    world.run();
+    assert!(matches!(world.replies[&id], Ok(Reply::Mapped { .. })));
+    world.check();
+}
+
+#[test]
+fn protection_is_answered_once_blades_have_fetched_anew_whenever_the_controller_dies() {
+    for acts in 0.. {
+        let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+        world.acts_to_live = Some(acts);
+        let protect = Request::Protect {
+            domain: 1,
+            va: va.0,
+            length: 4 << 12,
+            access: Access::Read,
+        };
+        // Agents have not answered when the controller dies, and do so when the next one tells them.
+        world.hang.extend([1, 2].map(host));
+        let id = world.ask(0, protect);
+        world.run_now();
+        assert!(!world.replies.contains_key(&id), "{acts}");
+        let has_died = world.acts_to_live.take().is_none();
+        world.hang.clear();
+        world.flushed.clear();
+        world.die();
+        world.run();
+        assert_eq!(world.replies[&id], Ok(Reply::Done), "{acts}");
+        assert!(world.flushed.contains(&host(1)), "{acts}");
+        world.check();
+        if !has_died {
+            break;
+        }
+    }
+}
+
+#[test]
+fn no_process_of_an_earlier_incarnation_is_left_whenever_the_controller_dies() {
+    for acts in 0.. {
+        let (mut world, _) = World::with_memory(4, OnLoss::LastWritten);
+        world.acts_to_live = Some(acts);
+        world.register(host(0));
+        world.run();
+        let has_died = world.acts_to_live.take().is_none();
+        if has_died {
+            world.register(host(0));
+            world.run();
+        }
+        // It has the number of a process that ran there before.
+        assert_eq!(world.enter(0, "domain", OnLoss::LastWritten), 1, "{acts}");
+        world.check();
+        if !has_died {
+            break;
+        }
+    }
+}
+
+#[test]
+fn lost_writes_are_reported_whenever_the_controller_dies() {
+    for acts in 0.. {
+        let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+        assert_eq!(world.request(0, Want::Acquire, va), Verdict::Fetch);
+        world.hang.insert(host(0));
+        world.acts_to_live = Some(acts);
+        world.cut(host(0));
+        world.run();
+        let is_told = |event: &Event| matches!(event, Event::Lost { region, .. } if region.contains(va));
+        assert!(world.events.iter().any(is_told), "{acts}");
+        let vma = world.controller.books().domains.vma_at(va).unwrap();
+        assert!(vma.lost.is_some(), "{acts}");
+        world.check();
+        if world.acts_to_live.is_some() {
+            break;
+        }
     }
 }
 

@@ -51,6 +51,8 @@ pub struct World {
     pub records: BTreeMap<Key, Record>,
     /// Hosts whose agents do nothing.
     pub hang: BTreeSet<Node>,
+    /// Hosts whose agents cannot do as they are told.
+    pub fail: BTreeSet<Node>,
     /// Whose connection a session is.
     hosts: BTreeMap<Session, Node>,
     /// The blade that a host's agent was told that it is.
@@ -88,6 +90,7 @@ impl World {
             now: 1,
             records: BTreeMap::new(),
             hang: BTreeSet::new(),
+            fail: BTreeSet::new(),
             hosts: BTreeMap::new(),
             known: BTreeMap::new(),
             sessions: 0,
@@ -393,6 +396,12 @@ impl World {
         if self.hang.contains(&host) {
             self.orders.push((session, order, command));
             return;
+        }
+        if self.fail.contains(&host) {
+            let message = "it cannot be done".to_owned();
+            let result = Err(Failure::new(mind_api::errno::Errno::EIO, message));
+            let input = Input::Report { order, result };
+            return self.controller.handle(self.now, input);
         }
         if let Node::Memory(number) = host
             && let Some(memory) = self.memories.get_mut(&number)

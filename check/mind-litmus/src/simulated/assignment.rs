@@ -1,10 +1,10 @@
 //! Which participant runs which thread in a batch of copies, and where the variables are: drawn at
 //! random.
 
+use std::ops::Range;
+
 use fastrand::Rng;
-use mind_common::addr::{
-    BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE,
-};
+use mind_common::addr::INITIAL_REGION_ORDER;
 use mind_sim::plan::{Place, WORDS};
 
 use crate::{
@@ -45,8 +45,8 @@ pub struct Copy {
 pub struct Assignment {
     /// The copies.
     pub copies: Vec<Copy>,
-    /// The regions in which they lie.
-    pub regions: Vec<Region>,
+    /// The areas in which they lie, each of one region.
+    pub areas: usize,
 }
 
 /// The most variables of a copy.
@@ -76,14 +76,6 @@ pub fn check(test: &Test, layout: Layout) -> Result<(), TooManyVariables> {
     })
 }
 
-/// A region of its own, which can't grow into another.
-fn region(number: usize, memories: u8) -> Region {
-    let memory = number % usize::from(memories);
-    let base = WINDOW_BASE + ((memory as u64) << SLICE_SHIFT) + ((number as u64) << BLOCK_SHIFT);
-    Region::containing(Va(base), INITIAL_REGION_ORDER)
-        .unwrap_or_else(|| unreachable!("regions may have their initial order"))
-}
-
 impl Assignment {
     /// Draws the assignment of that many copies to so many participants.
     ///
@@ -95,26 +87,21 @@ impl Assignment {
         layout: Layout,
         copies: usize,
         participants: usize,
-        memories: u8,
         random: &mut Rng,
     ) -> Self {
         let variables = test.memory().len();
         let mut assignment = Self {
             copies: Vec::with_capacity(copies),
-            regions: Vec::new(),
+            areas: 0,
         };
         let mut order: Vec<usize> = (0..participants).collect();
         for _ in 0..copies {
-            let first = assignment.regions.len();
-            let regions = match layout {
+            let first = assignment.areas;
+            assignment.areas += match layout {
                 Layout::OwnPage => variables.max(1),
                 Layout::OneRegion | Layout::OnePage => 1,
             };
-            let numbers = first..first + regions;
-            assignment
-                .regions
-                .extend(numbers.map(|number| region(number, memories)));
-            let pages = pages(&assignment.regions[first..], layout, variables, random);
+            let pages = pages(first..assignment.areas, layout, variables, random);
             let places = places(&pages, variables, random);
             random.shuffle(&mut order);
             let threads = test.threads().len();
@@ -138,26 +125,28 @@ impl Assignment {
     }
 }
 
-/// The pages that variables take by turns.
-fn pages(regions: &[Region], layout: Layout, variables: usize, random: &mut Rng) -> Vec<Va> {
+/// The pages that variables take by turns: of which area, and which of it.
+fn pages(
+    areas: Range<usize>,
+    layout: Layout,
+    variables: usize,
+    random: &mut Rng,
+) -> Vec<(usize, u64)> {
     let taken = match layout {
         Layout::OneRegion if variables > 1 => 2,
         Layout::OwnPage | Layout::OneRegion | Layout::OnePage => 1,
     };
-    let of_region = |region: &Region| {
+    let of_area = |area| {
         let pages = 1 << INITIAL_REGION_ORDER;
         let mut numbers: Vec<u64> = (0..pages).collect();
         random.shuffle(&mut numbers);
-        let base = region.base().0;
-        numbers
-            .into_iter()
-            .take(taken)
-            .map(move |number| Va(base + (number << PAGE_SHIFT)))
+        let numbers = numbers.into_iter().take(taken);
+        numbers.map(move |number| (area, number))
     };
-    regions.iter().flat_map(of_region).collect()
+    areas.flat_map(of_area).collect()
 }
 
-fn places(pages: &[Va], variables: usize, random: &mut Rng) -> Vec<Place> {
+fn places(pages: &[(usize, u64)], variables: usize, random: &mut Rng) -> Vec<Place> {
     let mut words: Vec<Vec<usize>> = Vec::new();
     for _ in pages {
         let mut of_page: Vec<usize> = (0..WORDS).collect();
@@ -166,8 +155,10 @@ fn places(pages: &[Va], variables: usize, random: &mut Rng) -> Vec<Place> {
     }
     let place = |variable: usize| {
         let (turn, number) = (variable % pages.len(), variable / pages.len());
+        let (area, page) = pages[turn];
         Place {
-            page: pages[turn],
+            area,
+            page,
             word: words[turn][number],
         }
     };
@@ -225,31 +216,22 @@ mod tests {
     fn variables_lie_as_their_layout_says_and_copies_share_nothing() {
         let mut random = Rng::with_seed(1);
         for layout in Layout::ALL {
-            let assignment = Assignment::new(&named("ISA2"), layout, 40, 5, 2, &mut random);
-            let bases: BTreeSet<_> = assignment
-                .regions
-                .iter()
-                .map(|region| region.base())
-                .collect();
-            assert_eq!(bases.len(), assignment.regions.len());
+            let assignment = Assignment::new(&named("ISA2"), layout, 40, 5, &mut random);
             let mut taken = BTreeSet::new();
             for copy in &assignment.copies {
-                let words: BTreeSet<_> = copy.places.iter().map(|at| (at.page, at.word)).collect();
-                let pages: BTreeSet<_> = copy.places.iter().map(|at| at.page).collect();
-                let regions: BTreeSet<_> = pages
-                    .iter()
-                    .map(|page| assignment.regions.iter().position(|of| of.contains(*page)))
-                    .collect();
+                let words: BTreeSet<_> = copy.places.iter().collect();
+                let pages: BTreeSet<_> = copy.places.iter().map(|at| (at.area, at.page)).collect();
+                let areas: BTreeSet<_> = copy.places.iter().map(|at| at.area).collect();
                 let expected = match layout {
                     Layout::OwnPage => (3, 3),
                     Layout::OneRegion => (2, 1),
                     Layout::OnePage => (1, 1),
                 };
-                assert_eq!((pages.len(), regions.len()), expected, "{layout}");
+                assert_eq!((pages.len(), areas.len()), expected, "{layout}");
                 assert_eq!(words.len(), 3, "each variable has a word of its own");
                 assert!(copy.places.iter().all(|place| place.word < WORDS));
-                assert!(!regions.contains(&None));
-                assert!(regions.into_iter().all(|region| taken.insert(region)));
+                assert!(areas.last() < Some(&assignment.areas));
+                assert!(areas.into_iter().all(|area| taken.insert(area)));
             }
         }
     }
@@ -261,7 +243,6 @@ mod tests {
             Layout::OwnPage,
             200,
             3,
-            1,
             &mut Rng::with_seed(2),
         );
         let assignments: BTreeSet<_> = assignment

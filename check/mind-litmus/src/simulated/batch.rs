@@ -54,16 +54,14 @@ impl Setting<'_> {
         let mut random = Rng::with_seed(seed);
         let deployment = Deployment::draw(self.test.threads().len(), &mut random);
         let participants = deployment.participants.len();
-        let memories = deployment.memories;
         let assignment = Assignment::new(
             self.test,
             self.layout,
             copies,
             participants,
-            memories,
             &mut random,
         );
-        let plan = plan(&deployment, &assignment.regions, self.flaw, &mut random);
+        let plan = plan(&deployment, assignment.areas, self.flaw, &mut random);
         let mut participant: Vec<_> = (0..participants)
             .map(|number| Participant::new(self.test, &assignment, number, participants))
             .collect();

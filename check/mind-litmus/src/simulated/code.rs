@@ -131,7 +131,6 @@ impl<'t> Code<'t> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use mind_common::addr::Va;
 
     use super::*;
     use crate::every_instruction;
@@ -148,7 +147,8 @@ mod tests {
             .enumerate()
             .collect();
         let mut code = Code::new(test, 0, |location| Place {
-            page: Va(0),
+            area: 0,
+            page: 0,
             word: number(location),
         });
         while let Some(step) = code.advance() {

@@ -4,18 +4,15 @@
 //! they only read.
 
 use fastrand::Rng;
-use mind_common::{
-    addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, Region, Va},
-    id::{BladeId, DomainId},
-};
+use mind_common::{addr::INITIAL_REGION_ORDER, id::BladeId};
 use mind_machines::Node;
 use mind_sim::Flaw;
 use mind_sim::plan::{
-    Area, Change, Disturbance, Load, MILLISECOND, NetworkFaults, Op, Place, Plan, Program,
+    Area, Change, Disturbance, Load, MILLISECOND, NetworkFaults, OnLoss, Op, Place, Plan, Program,
 };
 
 /// The domain of the memory.
-const DOMAIN: DomainId = DomainId(1);
+const DOMAIN: usize = 0;
 /// Operations of a blade without participants.
 const CHECKS: usize = 40;
 
@@ -53,10 +50,10 @@ fn blade(number: u8) -> BladeId {
     BladeId::from_low_bits(number.into())
 }
 
-/// Draws the run of a batch whose copies lie in these regions. The participants' programs come first.
+/// Draws the run of a batch whose copies lie in so many areas. The participants' programs come first.
 pub fn plan(
     deployment: &Deployment,
-    regions: &[Region],
+    areas: usize,
     flaw: Option<Flaw>,
     random: &mut Rng,
 ) -> Plan {
@@ -72,8 +69,10 @@ pub fn plan(
         .collect();
     for number in 0..deployment.bystanders {
         let looks = (0..CHECKS).map(|_| {
+            let (area, page) = page(areas, random);
             Op::Load(Place {
-                page: page(regions, random),
+                area,
+                page,
                 word: 0,
             })
         });
@@ -88,30 +87,30 @@ pub fn plan(
         } else {
             1024
         },
-        areas: regions
-            .iter()
-            .map(|region| Area {
+        domains: vec![OnLoss::LastWritten],
+        areas: vec![
+            Area {
                 domain: DOMAIN,
-                region: *region,
-                fails: false,
+                order: INITIAL_REGION_ORDER,
                 is_writable: true,
                 is_mapped: true,
-            })
-            .collect(),
+            };
+            areas
+        ],
         programs,
         pace: 200 << random.u32(..8),
         load: Load::default(),
-        disturbances: disturbances(deployment, regions, network_faults.until, random),
+        disturbances: disturbances(deployment, areas, network_faults.until, random),
         network_faults,
         triggers: Vec::new(),
         flaw,
     }
 }
 
-fn page(regions: &[Region], random: &mut Rng) -> Va {
-    let region = &regions[random.usize(..regions.len())];
-    let number = random.u64(..1 << INITIAL_REGION_ORDER);
-    Va(region.base().0 + (number << PAGE_SHIFT))
+/// A page of any area: of which, and which of it.
+fn page(areas: usize, random: &mut Rng) -> (usize, u64) {
+    let area = random.usize(..areas);
+    (area, random.u64(..1 << INITIAL_REGION_ORDER))
 }
 
 /// Nothing in a quarter of the batches.
@@ -135,16 +134,20 @@ fn network_faults(random: &mut Rng) -> NetworkFaults {
 
 fn disturbances(
     deployment: &Deployment,
-    regions: &[Region],
+    areas: usize,
     until: u64,
     random: &mut Rng,
 ) -> Vec<(u64, Disturbance)> {
     let mut list: Vec<_> = (0..random.usize(..=16))
         .map(|_| {
+            let change = |change, random: &mut Rng| {
+                let (area, page) = page(areas, random);
+                Disturbance::Change(change, area, page)
+            };
             let what = match random.u8(..10) {
-                0..3 => Disturbance::Change(Change::Reset, page(regions, random)),
-                3..6 => Disturbance::Change(Change::Split, page(regions, random)),
-                6 | 7 => Disturbance::Change(Change::Merge, page(regions, random)),
+                0..3 => change(Change::Reset, random),
+                3..6 => change(Change::Split, random),
+                6 | 7 => change(Change::Merge, random),
                 8 if deployment.bystanders > 0 => Disturbance::Crash {
                     blade: blade(deployment.blades + random.u8(..deployment.bystanders)),
                     noticed: random.u64(..5 * MILLISECOND),
@@ -170,8 +173,7 @@ mod tests {
         (0..200).map(|seed| {
             let mut random = Rng::with_seed(seed);
             let deployment = Deployment::draw(4, &mut random);
-            let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 2).unwrap();
-            let plan = plan(&deployment, &[region], None, &mut random);
+            let plan = plan(&deployment, 1, None, &mut random);
             (deployment, plan)
         })
     }
@@ -215,7 +217,7 @@ mod tests {
         let all = || plans.iter().flat_map(|plan| &plan.disturbances);
         for change in [Change::Reset, Change::Split, Change::Merge] {
             let is =
-                |what: &Disturbance| matches!(what, Disturbance::Change(of, _) if *of == change);
+                |what: &Disturbance| matches!(what, Disturbance::Change(of, ..) if *of == change);
             assert!(all().any(|(_, what)| is(what)), "{change:?}");
         }
         assert!(all().any(|(_, what)| matches!(what, Disturbance::Crash { .. })));

@@ -71,13 +71,6 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
         (Absent | Reading | Acquiring | Upgrading | Cleaning { .. } | Leaving, Event::Evict) => {
             "a page that is evicted is shared or modified"
         }
-        (Cleaning { .. }, Event::NotStored(Refusal::Unreachable)) => {
-            "memory blades stay as long as a run"
-        }
-        (Cleaning { .. }, Event::NotStored(Refusal::Stale)) => {
-            "a blade whose packets the switch accepts owns what it writes back, and memory is fenced only \
-             against those that it does not"
-        }
         (
             Cleaning { .. } | Leaving,
             Event::Invalidate {

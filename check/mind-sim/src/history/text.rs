@@ -1,13 +1,14 @@
 //! Records as short texts.
 
+use mind_api::message::{RegionChange, Request};
 use mind_common::{
-    addr::{Region, WINDOW_BASE},
+    addr::{Region, Va, WINDOW_BASE},
     directory::{Source, Want},
     wire::{Invalidation, Syndrome},
 };
 use mind_machines::{
     compute::Access,
-    controller::{Ask, Request},
+    control::books::tables::Value,
     datagram::{Body, Datagram},
 };
 
@@ -116,32 +117,34 @@ pub(super) fn packet(packet: &Datagram<Image>) -> String {
     format!("#{} {what}", envelope.seq)
 }
 
+/// What a domain may do by an entry of the table of protection.
+pub(super) fn class(value: Option<Value>) -> String {
+    match value {
+        Some(Value::Protection(class)) => format!("{class:?}").to_lowercase(),
+        Some(_) | None => "do nothing".to_owned(),
+    }
+}
+
 /// A request to the controller.
-pub(super) fn asked(ask: &Ask) -> String {
-    let what = match ask.request {
-        Request::Register(blade) => format!("register {blade}"),
-        Request::Lost(connection) => format!("lost {}", connection.blade),
-        Request::ReportStuck(va) => format!("stuck {va}"),
-        Request::ReportLoss(va) => format!("lost writes {va}"),
-        Request::Sync { start, length } => format!("sync {start}+{}K", length >> 10),
-        Request::Reset(va) => format!("reset {va}"),
-        Request::Split(va) => format!("split {va}"),
-        Request::Merge(va) => format!("merge {va}"),
-        Request::Map { domain, region, .. } => format!("map {region} {domain}"),
+pub(super) fn asked(request: &Request) -> String {
+    let range = |va: u64, length: u64| format!("{}+{}K", Va(va), length >> 10);
+    match *request {
+        Request::ReportStuck { va } => format!("stuck {}", Va(va)),
+        Request::ReportLoss { va } => format!("lost writes {}", Va(va)),
+        Request::Sync { va, length, .. } => format!("sync {}", range(va, length)),
+        Request::ChangeRegion { va, change } => {
+            let name = match change {
+                RegionChange::Reset => "reset",
+                RegionChange::Split => "split",
+                RegionChange::Merge => "merge",
+            };
+            format!("{name} {}", Va(va))
+        }
+        Request::Map { domain, length, .. } => format!("map {}K of domain {domain}", length >> 10),
         Request::Protect {
-            domain,
-            region,
-            permission,
-        } => format!("protect {region} {domain} {permission:?}"),
-        Request::Unmap { domain, region } => format!("unmap {region} {domain}"),
-        Request::Place {
-            domain,
-            blade,
-            is_placed,
-        } => format!("place {domain} {blade} {is_placed}"),
-    };
-    match ask.from {
-        Some(connection) => format!("{}: {what}", connection.blade),
-        None => what,
+            va, length, access, ..
+        } => format!("protect {} {access:?}", range(va, length)),
+        Request::Unmap { va, length, .. } => format!("unmap {}", range(va, length)),
+        _ => request.name().to_owned(),
     }
 }

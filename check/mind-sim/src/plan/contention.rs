@@ -4,19 +4,16 @@
 
 mod triggers;
 
-use mind_common::{
-    addr::{PAGE_SHIFT, Region, Va, WINDOW_BASE},
-    id::DomainId,
-};
 use mind_machines::Node;
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, Op, Place,
-    Plan, Program, blade, general, generator,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, OnLoss, Op,
+    Place, Plan, Program, blade, general, generator,
 };
 
-/// The domain of the memory.
-const DOMAIN: DomainId = DomainId(1);
+/// The domain of the memory, and its only area.
+const DOMAIN: usize = 0;
+const AREA: usize = 0;
 
 /// Reads of a blade before it is isolated.
 const READS_BEFORE: usize = 3_000;
@@ -70,11 +67,14 @@ pub(super) fn plan(seed: u64) -> Plan {
         Kind::LatePackets | Kind::PacketLoss => 2,
         _ => random.u8(2..=4),
     };
-    let order = 1 + u8::from(random.u8(0..4) == 0);
-    let region = Region::containing(Va(WINDOW_BASE), order)
-        .unwrap_or_else(|| unreachable!("regions have such orders"));
+    let area = Area {
+        domain: DOMAIN,
+        order: 1 + u8::from(random.u8(0..4) == 0),
+        is_writable: true,
+        is_mapped: true,
+    };
     let network_faults = network_faults(random, kind);
-    let programs = programs(random, kind, blades, region);
+    let programs = programs(random, kind, blades, area);
     let capacity = match kind {
         Kind::Room => random.usize(1..=2),
         _ if random.u8(0..4) == 0 => random.usize(1..=3),
@@ -100,14 +100,15 @@ pub(super) fn plan(seed: u64) -> Plan {
         blades,
         memories: 1,
         capacity,
-        areas: vec![Area {
-            domain: DOMAIN,
-            region,
-            fails: matches!(kind, Kind::Losses | Kind::PacketLoss)
-                || kind == Kind::LatePackets && random.bool(),
-            is_writable: true,
-            is_mapped: true,
-        }],
+        domains: vec![
+            match matches!(kind, Kind::Losses | Kind::PacketLoss)
+                || kind == Kind::LatePackets && random.bool()
+            {
+                true => OnLoss::Fail,
+                false => OnLoss::LastWritten,
+            },
+        ],
+        areas: vec![area],
         programs,
         pace,
         load: Load {
@@ -121,8 +122,8 @@ pub(super) fn plan(seed: u64) -> Plan {
             },
         },
         network_faults,
-        disturbances: disturbances(random, kind, blades, region, network_faults.until),
-        triggers: triggers::triggers(kind, region),
+        disturbances: disturbances(random, kind, blades, area, network_faults.until),
+        triggers: triggers::triggers(kind),
         flaw: None,
     }
 }
@@ -153,13 +154,12 @@ fn network_faults(random: &mut fastrand::Rng, kind: Kind) -> NetworkFaults {
     }
 }
 
-fn page(random: &mut fastrand::Rng, region: Region) -> Va {
-    let pages = region.size() >> PAGE_SHIFT;
-    Va(region.base().0 + (random.u64(0..pages) << PAGE_SHIFT))
+fn page(random: &mut fastrand::Rng, area: Area) -> u64 {
+    random.u64(0..area.pages())
 }
 
 /// Three threads a blade, or one.
-fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) -> Vec<Program> {
+fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, area: Area) -> Vec<Program> {
     let (length, syncs) = match kind {
         Kind::Protection => (random.usize(50..=300), 20),
         Kind::Room => (random.usize(40..=160), 10),
@@ -183,7 +183,8 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
             };
             let ops = (0..length).map(|op| {
                 let place = Place {
-                    page: page(random, region),
+                    area: AREA,
+                    page: page(random, area),
                     word: random.usize(0..DRAWN_WORDS),
                 };
                 match random.u8(0..100) {
@@ -191,7 +192,7 @@ fn programs(random: &mut fastrand::Rng, kind: Kind, blades: u8, region: Region) 
                     _ if kind == Kind::Isolation && number == 0 && op < READS_BEFORE => {
                         Op::Load(place)
                     }
-                    roll if roll < syncs => Op::Sync(region),
+                    roll if roll < syncs => Op::Sync(AREA),
                     _ if kind == Kind::Denials && thread % threads > 0 => Op::Load(place),
                     _ if kind == Kind::Denials => Op::Store(place),
                     // The others only read, so no invalidation shows that the first blade is
@@ -214,18 +215,18 @@ fn disturbances(
     random: &mut fastrand::Rng,
     kind: Kind,
     blades: u8,
-    region: Region,
+    area: Area,
     until: u64,
 ) -> List {
     let mut list = Vec::new();
     let mut at = 0;
     while at < until {
         match kind {
-            Kind::Protection | Kind::Denials => protect(random, region, &mut at, &mut list),
-            Kind::Changes => change(random, blades, region, &mut at, &mut list),
-            Kind::Losses => lose(random, blades, region, &mut at, &mut list),
-            Kind::PacketLoss => upset(random, region, &mut at, &mut list),
-            Kind::LatePackets => trigger(random, region, &mut at, &mut list),
+            Kind::Protection | Kind::Denials => protect(random, &mut at, &mut list),
+            Kind::Changes => change(random, blades, area, &mut at, &mut list),
+            Kind::Losses => lose(random, blades, area, &mut at, &mut list),
+            Kind::PacketLoss => upset(random, area, &mut at, &mut list),
+            Kind::LatePackets => trigger(random, area, &mut at, &mut list),
             Kind::Room => break,
             Kind::Isolation => {
                 let link_down = Disturbance::LinkDown {
@@ -241,31 +242,31 @@ fn disturbances(
 }
 
 /// It may not be written for a while.
-fn protect(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
+fn protect(random: &mut fastrand::Rng, at: &mut u64, list: &mut List) {
     *at += random.u64(100_000..MILLISECOND);
     list.push((
         *at,
-        Disturbance::Mapping(Mapping::MakeReadOnly, DOMAIN, region),
+        Disturbance::Mapping(Mapping::MakeReadOnly, AREA),
     ));
     *at += random.u64(100_000..4 * MILLISECOND);
     list.push((
         *at,
-        Disturbance::Mapping(Mapping::MakeWritable, DOMAIN, region),
+        Disturbance::Mapping(Mapping::MakeWritable, AREA),
     ));
 }
 
 /// The region is split, merged or reset, or a daemon hangs.
-fn change(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, list: &mut List) {
+fn change(random: &mut fastrand::Rng, blades: u8, area: Area, at: &mut u64, list: &mut List) {
     *at += random.u64(0..MILLISECOND);
-    let va = page(random, region);
+    let page = page(random, area);
     let what = match random.u8(0..9) {
         8 => {
             let compute = blade(random.u8(0..blades));
             general::exit(random, compute, DOMAIN)
         }
-        0..4 => Disturbance::Change(Change::Reset, va),
-        4 => Disturbance::Change(Change::Split, va),
-        5 | 6 => Disturbance::Change(Change::Merge, va),
+        0..4 => Disturbance::Change(Change::Reset, AREA, page),
+        4 => Disturbance::Change(Change::Split, AREA, page),
+        5 | 6 => Disturbance::Change(Change::Merge, AREA, page),
         _ => Disturbance::Hang {
             blade: blade(random.u8(0..blades)),
             lasts: random.u64(0..8 * MILLISECOND),
@@ -275,8 +276,8 @@ fn change(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, 
 }
 
 /// A writer crashes, perhaps while halves are merged; some time later the area is mapped anew.
-fn lose(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, list: &mut List) {
-    let va = page(random, region);
+fn lose(random: &mut fastrand::Rng, blades: u8, area: Area, at: &mut u64, list: &mut List) {
+    let page = page(random, area);
     if random.bool() {
         let hang = Disturbance::Hang {
             blade: blade(random.u8(0..blades)),
@@ -287,9 +288,9 @@ fn lose(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, li
     }
     if random.bool() {
         *at += random.u64(MILLISECOND / 2..2 * MILLISECOND);
-        list.push((*at, Disturbance::Change(Change::Split, va)));
+        list.push((*at, Disturbance::Change(Change::Split, AREA, page)));
         *at += random.u64(MILLISECOND / 2..2 * MILLISECOND);
-        list.push((*at, Disturbance::Change(Change::Merge, va)));
+        list.push((*at, Disturbance::Change(Change::Merge, AREA, page)));
         *at += random.u64(0..400_000);
     } else {
         *at += random.u64(MILLISECOND / 2..3 * MILLISECOND);
@@ -305,13 +306,13 @@ fn lose(random: &mut fastrand::Rng, blades: u8, region: Region, at: &mut u64, li
     }
     *at += random.u64(MILLISECOND..3 * MILLISECOND);
     for mapping in [Mapping::Unmap, Mapping::Map] {
-        list.push((*at, Disturbance::Mapping(mapping, DOMAIN, region)));
+        list.push((*at, Disturbance::Mapping(mapping, AREA)));
         *at += 300_000;
     }
 }
 
 /// The second blade hangs, and the area is mapped anew meanwhile.
-fn trigger(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
+fn trigger(random: &mut fastrand::Rng, area: Area, at: &mut u64, list: &mut List) {
     *at += random.u64(2 * MILLISECOND..5 * MILLISECOND);
     let hang = Disturbance::Hang {
         blade: blade(1),
@@ -319,7 +320,7 @@ fn trigger(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut 
     };
     list.push((*at, hang));
     *at += random.u64(6 * MILLISECOND..10 * MILLISECOND);
-    let va = page(random, region);
+    let page = page(random, area);
     let crash = Disturbance::Crash {
         blade: blade(1),
         noticed: random.u64(0..200_000),
@@ -327,25 +328,25 @@ fn trigger(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut 
     };
     let end = match random.bool() {
         true => crash,
-        false => Disturbance::Change(Change::Reset, va),
+        false => Disturbance::Change(Change::Reset, AREA, page),
     };
     list.push((*at, end));
     *at += random.u64(500_000..2 * MILLISECOND);
-    list.push((*at, Disturbance::Change(Change::Reset, va)));
+    list.push((*at, Disturbance::Change(Change::Reset, AREA, page)));
     *at += random.u64(500_000..2 * MILLISECOND);
     for mapping in [Mapping::Unmap, Mapping::Map] {
-        list.push((*at, Disturbance::Mapping(mapping, DOMAIN, region)));
+        list.push((*at, Disturbance::Mapping(mapping, AREA)));
         *at += 300_000;
     }
 }
 
 /// It is reset twice in a row, or a writer crashes and the area is mapped anew.
-fn upset(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut List) {
+fn upset(random: &mut fastrand::Rng, area: Area, at: &mut u64, list: &mut List) {
     *at += random.u64(MILLISECOND..4 * MILLISECOND);
-    let va = page(random, region);
+    let page = page(random, area);
     if random.bool() {
         for _ in 0..2 {
-            list.push((*at, Disturbance::Change(Change::Reset, va)));
+            list.push((*at, Disturbance::Change(Change::Reset, AREA, page)));
             *at += random.u64(200_000..MILLISECOND);
         }
         return;
@@ -358,7 +359,7 @@ fn upset(random: &mut fastrand::Rng, region: Region, at: &mut u64, list: &mut Li
     list.push((*at, crash));
     *at += random.u64(MILLISECOND..2 * MILLISECOND);
     for mapping in [Mapping::Unmap, Mapping::Map] {
-        list.push((*at, Disturbance::Mapping(mapping, DOMAIN, region)));
+        list.push((*at, Disturbance::Mapping(mapping, AREA)));
         *at += 300_000;
     }
 }

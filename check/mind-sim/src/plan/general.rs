@@ -1,14 +1,11 @@
 //! Runs with a mix of all disturbances.
 
-use mind_common::{
-    addr::{MAX_REGION_ORDER, PAGE_SHIFT, Region, SLICE_SHIFT, Va, WINDOW_BASE},
-    id::{BladeId, DomainId},
-};
+use mind_common::id::BladeId;
 use mind_machines::Node;
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, Op, Place,
-    Plan, Program, QUICK, blade, generator,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, OnLoss, Op,
+    Place, Plan, Program, QUICK, blade, generator,
 };
 
 /// The run of a seed.
@@ -17,8 +14,12 @@ pub(super) fn plan(seed: u64) -> Plan {
     let random = &mut random;
     let blades = random.u8(2..=8);
     let memories = random.u8(1..=2);
-    let domains = random.u32(1..=2);
-    let areas = areas(random, memories, domains);
+    let domains = (0..random.u8(1..=2)).map(|_| match random.u8(0..4) {
+        0 => OnLoss::Fail,
+        _ => OnLoss::LastWritten,
+    });
+    let domains: Vec<_> = domains.collect();
+    let areas = areas(random, domains.len());
     let network_faults = network_faults(random);
     let programs = programs(random, blades, &areas);
     let disturbances = disturbances(random, blades, memories, &areas, network_faults.until);
@@ -31,6 +32,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         } else {
             1024
         },
+        domains,
         areas,
         programs,
         // Most threads are busy until the faults stop.
@@ -46,28 +48,20 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
 }
 
-/// Areas apart from each other, so that no region can grow into another; a few of them of two domains,
-/// one after the other.
-fn areas(random: &mut fastrand::Rng, memories: u8, domains: u32) -> Vec<Area> {
+/// Areas of the domains in turn. Those that are not mapped at first take over what others give up.
+fn areas(random: &mut fastrand::Rng, domains: usize) -> Vec<Area> {
     let mut areas = Vec::new();
-    for number in 0..random.u64(1..=8) {
-        let memory = u64::from(random.u8(0..memories));
-        let base = WINDOW_BASE
-            + (memory << SLICE_SHIFT)
-            + (number << (PAGE_SHIFT + u32::from(MAX_REGION_ORDER)));
-        let order = random.u8(0..=5);
+    for number in 0..random.usize(1..=8) {
         let area = Area {
-            domain: DomainId(1 + number as u32 % domains),
-            region: Region::containing(Va(base), order)
-                .unwrap_or_else(|| unreachable!("the orders of areas are those of regions")),
-            fails: random.u8(0..4) == 0,
+            domain: number % domains,
+            order: random.u8(0..=5),
             is_writable: random.u8(0..12) != 0,
             is_mapped: random.u8(0..12) != 0,
         };
         areas.push(area);
         if random.u8(0..4) == 0 {
             areas.push(Area {
-                domain: DomainId(1 + random.u32(0..domains)),
+                domain: random.usize(0..domains),
                 is_mapped: false,
                 ..area
             });
@@ -107,15 +101,15 @@ fn network_faults(random: &mut fastrand::Rng) -> NetworkFaults {
     }
 }
 
-pub(super) fn pick(random: &mut fastrand::Rng, area: &Area, hot: u64) -> Va {
-    let pages = area.region.size() >> PAGE_SHIFT;
+/// A page of the area.
+fn pick(random: &mut fastrand::Rng, area: Area, hot: u64) -> u64 {
     // A few pages are contended, or blades share nothing.
     let among = if random.u8(0..4) == 0 {
-        pages
+        area.pages()
     } else {
-        hot.min(pages)
+        hot.min(area.pages())
     };
-    Va(area.region.base().0 + (random.u64(0..among) << PAGE_SHIFT))
+    random.u64(0..among)
 }
 
 fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Program> {
@@ -128,25 +122,25 @@ fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Progr
         .into_iter()
         .map(|number| {
             let domain = areas[random.usize(0..areas.len())].domain;
-            let own: Vec<_> = areas.iter().filter(|area| area.domain == domain).collect();
+            let own: Vec<_> = (0..areas.len())
+                .filter(|number| areas[*number].domain == domain)
+                .collect();
+            let place = |random: &mut fastrand::Rng, area: usize| Place {
+                area,
+                page: pick(random, areas[area], hot),
+                word: random.usize(0..DRAWN_WORDS),
+            };
             let ops = (0..length).map(|_| {
                 let area = own[random.usize(0..own.len())];
-                let place = Place {
-                    page: pick(random, area, hot),
-                    word: random.usize(0..DRAWN_WORDS),
-                };
-                let foreign = &areas[random.usize(0..areas.len())];
+                let own = place(random, area);
+                let any = random.usize(0..areas.len());
+                let foreign = place(random, any);
+                let place = own;
                 match random.u16(0..120) {
-                    0..3 => Op::Sync(area.region),
-                    3 => Op::Mapping(mapping(random), area.region),
-                    4 => Op::Load(Place {
-                        page: pick(random, foreign, hot),
-                        ..place
-                    }),
-                    5 => Op::Store(Place {
-                        page: pick(random, foreign, hot),
-                        ..place
-                    }),
+                    0..3 => Op::Sync(area),
+                    3 => Op::Mapping(mapping(random), area),
+                    4 => Op::Load(foreign),
+                    5 => Op::Store(foreign),
                     6..12 => Op::Exchange(place),
                     _ if random.u8(0..10) < writes => Op::Store(place),
                     _ => Op::Load(place),
@@ -171,7 +165,7 @@ pub(super) fn duration(random: &mut fastrand::Rng) -> u64 {
 }
 
 /// A thread's program fails, or those of all threads there.
-pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: DomainId) -> Disturbance {
+pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: usize) -> Disturbance {
     Disturbance::Exit {
         blade,
         domain,
@@ -182,6 +176,24 @@ pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: DomainId)
             2 => random.u64(0..10 * MILLISECOND),
             _ => duration(random),
         },
+    }
+}
+
+/// The controller dies at any point of what it does; most blades' agents come back in time.
+pub(super) fn controller_dies(random: &mut fastrand::Rng, blades: u8) -> Disturbance {
+    Disturbance::ControllerDies {
+        outputs: random.u64(0..40),
+        back: random.u64(0..20 * MILLISECOND),
+        late: (random.u8(0..4) == 0).then(|| blade(random.u8(0..blades))),
+    }
+}
+
+/// A memory blade crashes.
+pub(super) fn memory_crash(random: &mut fastrand::Rng, memories: u8) -> Disturbance {
+    Disturbance::MemoryCrash {
+        memory: random.u8(0..memories),
+        noticed: random.u64(0..20 * MILLISECOND),
+        back: random.u64(MILLISECOND..100 * MILLISECOND),
     }
 }
 
@@ -196,9 +208,10 @@ fn disturbances(
     let mut list: Vec<_> = (0..random.usize(0..=16))
         .map(|_| {
             let at = random.u64(0..until);
-            let area = &areas[random.usize(0..areas.len())];
+            let number = random.usize(0..areas.len());
+            let area = areas[number];
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..18) {
+            let what = match random.u8(0..20) {
                 0..3 if crashes => Disturbance::Crash {
                     blade: compute,
                     // The loss of a daemon is noticed at once, that of a host after a while.
@@ -209,9 +222,9 @@ fn disturbances(
                     },
                     back: random.u64(MILLISECOND..100 * MILLISECOND),
                 },
-                3 | 4 => Disturbance::Change(Change::Reset, pick(random, area, 8)),
-                5 | 6 => Disturbance::Change(Change::Split, pick(random, area, 8)),
-                7 => Disturbance::Change(Change::Merge, pick(random, area, 8)),
+                3 | 4 => Disturbance::Change(Change::Reset, number, pick(random, area, 8)),
+                5 | 6 => Disturbance::Change(Change::Split, number, pick(random, area, 8)),
+                7 => Disturbance::Change(Change::Merge, number, pick(random, area, 8)),
                 8 => Disturbance::Hang {
                     blade: compute,
                     lasts: duration(random),
@@ -221,6 +234,8 @@ fn disturbances(
                     noticed: duration(random),
                     found: duration(random),
                 },
+                18 if crashes => controller_dies(random, blades),
+                19 if crashes => memory_crash(random, memories),
                 10 => Disturbance::Unzeroed {
                     memory: random.u8(0..memories),
                     lasts: duration(random),
@@ -230,7 +245,7 @@ fn disturbances(
                     lasts: duration(random),
                 },
                 14 | 15 => exit(random, compute, area.domain),
-                12 | 13 => Disturbance::Mapping(mapping(random), area.domain, area.region),
+                12 | 13 => Disturbance::Mapping(mapping(random), number),
                 _ => Disturbance::LinkDown {
                     node: if random.u8(0..5) == 0 {
                         Node::Memory(random.u8(0..memories))

@@ -4,19 +4,21 @@
 //!
 //! * `general`: runs with a mix of all disturbances,
 //! * `contention`: runs in which all blades access the same few pages,
+//! * `requests`: runs with many requests to the controller at once,
 //! * `sequence`: runs in which blades follow a fixed sequence of steps,
 //! * `text`: plans as text.
 
 mod contention;
 mod general;
+mod requests;
 mod sequence;
 pub(crate) mod text;
 
 use mind_common::{
-    addr::{Region, Va},
-    id::{BladeId, DomainId},
+    addr::{PAGE_SHIFT, PAGE_SIZE},
+    id::BladeId,
 };
-use mind_machines::Node;
+use mind_machines::{Node, control::books::memory::GRANULE};
 
 use crate::{
     flaw::Flaw,
@@ -37,14 +39,22 @@ pub type Image = [u64; WORDS];
 /// Milliseconds, in nanoseconds.
 pub const MILLISECOND: u64 = 1_000_000;
 
+/// A controller that is to die does so within this time, in nanoseconds.
+pub(crate) const DYING: u64 = 5 * MILLISECOND;
+
+/// How long a controller that takes over waits for agents to come back, in nanoseconds.
+pub(crate) const GRACE: u64 = 1_000 * MILLISECOND;
+
 /// A quick thread's pace, in nanoseconds.
 pub(crate) const QUICK: u64 = 50_000;
 
-/// A word in shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A word in shared memory. The controller chooses addresses, so a plan names an area by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The address of its page.
-    pub page: Va,
+    /// In which of the plan's areas.
+    pub area: usize,
+    /// Which of the area's pages.
+    pub page: u64,
     /// Which of the page's words, below [`WORDS`].
     pub word: usize,
 }
@@ -58,23 +68,21 @@ pub enum Op {
     Store(Place),
     /// Reads and writes a word in one.
     Exchange(Place),
-    /// Syncs these pages.
-    Sync(Region),
+    /// Syncs an area.
+    Sync(usize),
     /// Maps, unmaps or protects an area.
-    Mapping(Mapping, Region),
+    Mapping(Mapping, usize),
     /// Waits until that time, in nanoseconds.
     Until(u64),
 }
 
 impl Op {
-    /// Whether it concerns that region.
-    pub(crate) fn is_within(self, region: Region) -> bool {
+    /// The area that it concerns, if it concerns one.
+    pub(crate) const fn area_mut(&mut self) -> Option<&mut usize> {
         match self {
-            Self::Load(place) | Self::Store(place) | Self::Exchange(place) => {
-                region.contains(place.page)
-            }
-            Self::Sync(of) | Self::Mapping(_, of) => region.contains(of.base()),
-            Self::Until(_) => false,
+            Self::Load(place) | Self::Store(place) | Self::Exchange(place) => Some(&mut place.area),
+            Self::Sync(area) | Self::Mapping(_, area) => Some(area),
+            Self::Until(_) => None,
         }
     }
 }
@@ -97,25 +105,35 @@ pub enum Mapping {
 pub struct Program {
     /// On which blade.
     pub blade: BladeId,
-    /// In which protection domain.
-    pub domain: DomainId,
+    /// In which of the plan's protection domains.
+    pub domain: usize,
     /// Its operations, in order.
     pub ops: Vec<Op>,
 }
 
-/// Memory of a domain.
+/// Memory of a domain, one vma while it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
     /// The domain that it belongs to.
-    pub domain: DomainId,
-    /// Where, as one region at first.
-    pub region: Region,
-    /// Whether accesses fail after writes were lost.
-    pub fails: bool,
+    pub domain: usize,
+    /// The binary logarithm of its pages: an area is one entry of the protection table.
+    pub order: u8,
     /// Whether it may be written at first.
     pub is_writable: bool,
-    /// Whether it is mapped from the beginning. Of several areas of one region, one is.
+    /// Whether it is mapped from the beginning.
     pub is_mapped: bool,
+}
+
+impl Area {
+    /// How many pages it has.
+    pub const fn pages(self) -> u64 {
+        1 << self.order
+    }
+
+    /// How many bytes it has.
+    pub(crate) const fn length(self) -> u64 {
+        self.pages() << PAGE_SHIFT
+    }
 }
 
 /// The faults of the network until they stop.
@@ -164,10 +182,19 @@ impl Default for Load {
 /// A disturbance of the system from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disturbance {
-    /// An operator, or the policy, changes the region that the address is in.
-    Change(Change, Va),
-    /// The domain's area is mapped, unmapped or protected.
-    Mapping(Mapping, DomainId, Region),
+    /// An operator, or the policy, changes the region that a page of an area is in.
+    Change(Change, usize, u64),
+    /// An area is mapped, unmapped or protected by a program on a blade of its own.
+    Mapping(Mapping, usize),
+    /// The controller dies, and another one takes over with what was recorded and what the switch's tables say.
+    ControllerDies {
+        /// After how many of its outputs; after 5 ms, if it has not as many.
+        outputs: u64,
+        /// After how many nanoseconds the other one begins.
+        back: u64,
+        /// The compute blade whose agent comes back too late, if there is one.
+        late: Option<BladeId>,
+    },
     /// A memory blade cannot zero pages.
     Unzeroed {
         /// Which.
@@ -201,8 +228,8 @@ pub enum Disturbance {
     Exit {
         /// On which.
         blade: BladeId,
-        /// Of which domain.
-        domain: DomainId,
+        /// Of which of the plan's domains.
+        domain: usize,
         /// How many; all, if there are no more.
         threads: usize,
         /// After how many nanoseconds they are started again.
@@ -217,6 +244,15 @@ pub enum Disturbance {
         noticed: u64,
         /// After how many nanoseconds the blade finds out, and registers as a new incarnation.
         found: u64,
+    },
+    /// A memory blade crashes, and comes back empty: its pages are lost.
+    MemoryCrash {
+        /// Which.
+        memory: u8,
+        /// After how many nanoseconds the controller finds out.
+        noticed: u64,
+        /// After how many nanoseconds it registers as a new incarnation.
+        back: u64,
     },
     /// A compute blade crashes and loses its state.
     Crash {
@@ -245,21 +281,30 @@ impl Disturbance {
             Self::LinkDown { .. }
             | Self::Change(..)
             | Self::Mapping(..)
+            | Self::ControllerDies { .. }
+            | Self::MemoryCrash { .. }
             | Self::Unzeroed { .. } => None,
+        }
+    }
+
+    /// The area that it concerns, if it concerns one.
+    pub(crate) const fn area_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Change(_, area, _) | Self::Mapping(_, area) => Some(area),
+            Self::ControllerDies { .. }
+            | Self::MemoryCrash { .. }
+            | Self::Unzeroed { .. }
+            | Self::WithoutTc { .. }
+            | Self::LinkDown { .. }
+            | Self::Hang { .. }
+            | Self::Exit { .. }
+            | Self::Disconnect { .. }
+            | Self::Crash { .. } => None,
         }
     }
 }
 
-/// A change of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Every blade gives it up.
-    Reset,
-    /// Its halves become regions.
-    Split,
-    /// It joins its other half.
-    Merge,
-}
+pub use mind_api::message::{OnLoss, RegionChange as Change};
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,7 +317,9 @@ pub struct Plan {
     pub memories: u8,
     /// Pages that a compute blade may cache.
     pub capacity: usize,
-    /// Of the domains' memory.
+    /// The protection domains, by what their readers see when writes are lost.
+    pub domains: Vec<OnLoss>,
+    /// The domains' memory.
     pub areas: Vec<Area>,
     /// The threads.
     pub programs: Vec<Program>,
@@ -303,19 +350,18 @@ pub(crate) fn generator(seed: u64, purpose: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(mixed)
 }
 
-/// One blade with one region of two pages, without programs and faults.
+/// One blade with one area of two pages, without programs and faults.
 #[cfg(test)]
 pub(crate) fn calm(until: u64) -> Plan {
-    let region = Region::containing(Va(mind_common::addr::WINDOW_BASE), 1);
     Plan {
         seed: 1,
         blades: 1,
         memories: 1,
         capacity: 8,
+        domains: vec![OnLoss::LastWritten],
         areas: vec![Area {
-            domain: DomainId(1),
-            region: region.unwrap_or_else(|| unreachable!("regions have such orders")),
-            fails: false,
+            domain: 0,
+            order: 1,
             is_writable: true,
             is_mapped: true,
         }],
@@ -336,19 +382,22 @@ pub(crate) fn calm(until: u64) -> Plan {
 }
 
 impl Plan {
-    /// The run of a seed: every fifth is a sequence, and every second of the others has contention.
+    /// The run of a seed: every fifth is a sequence, and every second of the others has contention; every tenth has many
+    /// requests at once.
     pub fn of_seed(seed: u64) -> Self {
-        match seed % 5 {
-            4 => sequence::plan(seed),
+        match seed % 10 {
+            4 | 9 => sequence::plan(seed),
+            2 => requests::plan(seed),
             _ if seed % 2 == 1 => contention::plan(seed),
             _ => general::plan(seed),
         }
     }
 
-    /// That area of the domain's.
-    pub(crate) fn area_of(&self, domain: DomainId, region: Region) -> Option<&Area> {
-        let is_it = |area: &&Area| area.domain == domain && area.region == region;
-        self.areas.iter().find(is_it)
+    /// Memory that all areas need at once, in pages, as the controller gives it out.
+    pub(crate) fn memory_pages(&self) -> u64 {
+        let granule = GRANULE / PAGE_SIZE as u64;
+        let pages = self.areas.iter().map(|area| area.pages().max(granule));
+        pages.sum()
     }
 
     /// When the last fault or disturbance is over, in nanoseconds.
@@ -367,8 +416,10 @@ impl Plan {
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Exit { back, .. } => at.saturating_add(back),
+            Disturbance::ControllerDies { back, .. } => at.saturating_add(DYING + back + GRACE),
             Disturbance::Disconnect { noticed, found, .. } => at.saturating_add(noticed.max(found)),
-            Disturbance::Crash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
+            Disturbance::Crash { noticed, back, .. }
+            | Disturbance::MemoryCrash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
             // Not beyond the end of the network's faults.
             Disturbance::LinkDown { .. } => at,
         });

@@ -4,9 +4,8 @@
 mod script;
 
 use mind_common::{
-    addr::{Region, Va, WINDOW_BASE},
     directory::{Prior, State, Target, Want, Word},
-    id::{BladeSet, DomainId},
+    id::BladeSet,
     serial::Version,
 };
 use mind_machines::compute::{
@@ -15,14 +14,15 @@ use mind_machines::compute::{
 };
 
 use self::script::Script;
-use super::{Area, Load, MILLISECOND, NetworkFaults, Plan, Program, blade, generator};
+use super::{Area, OnLoss, Load, MILLISECOND, NetworkFaults, Plan, Program, blade, generator};
 use crate::{
     coverage::{Happening, Kind as WordKind, Pair},
     trigger::{Effect, PacketKind, Trigger},
 };
 
-/// The domain of the memory.
-const DOMAIN: DomainId = DomainId(1);
+/// The domain of the memory, and its only area.
+const DOMAIN: usize = 0;
+const AREA: usize = 0;
 
 /// A microsecond, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
@@ -94,8 +94,6 @@ fn threads(sequence: Sequence) -> (u8, usize) {
 /// The run of a seed.
 pub(super) fn plan(seed: u64) -> Plan {
     let sequence = Sequence::ALL[(seed / 5 % Sequence::ALL.len() as u64) as usize];
-    let region = Region::containing(Va(WINDOW_BASE), 1)
-        .unwrap_or_else(|| unreachable!("regions have such orders"));
     let (blades, threads) = threads(sequence);
     let homes = (0..blades).flat_map(|number| std::iter::repeat_n(number, threads));
     let programs = homes.map(|number| Program {
@@ -105,7 +103,6 @@ pub(super) fn plan(seed: u64) -> Plan {
     });
     let mut script = Script {
         random: generator(seed, 1),
-        region,
         programs: programs.collect(),
         disturbances: Vec::new(),
     };
@@ -156,10 +153,13 @@ pub(super) fn plan(seed: u64) -> Plan {
         blades,
         memories: 1,
         capacity: if has_room { 1024 } else { 1 },
+        domains: vec![match sequence {
+            Sequence::Repeats | Sequence::Halves => OnLoss::Fail,
+            _ => OnLoss::LastWritten,
+        }],
         areas: vec![Area {
             domain: DOMAIN,
-            region,
-            fails: matches!(sequence, Sequence::Repeats | Sequence::Halves),
+            order: 1,
             is_writable: true,
             is_mapped: true,
         }],

@@ -23,7 +23,7 @@ impl fmt::Display for Micros {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}]", self.page, self.word)
+        write!(f, "a{}/{}[{}]", self.area, self.page, self.word)
     }
 }
 
@@ -44,8 +44,8 @@ impl fmt::Display for Op {
             Self::Load(place) => write!(f, "load {place}"),
             Self::Store(place) => write!(f, "store {place}"),
             Self::Exchange(place) => write!(f, "exchange {place}"),
-            Self::Sync(region) => write!(f, "sync {region}"),
-            Self::Mapping(mapping, region) => write!(f, "{mapping} {region}"),
+            Self::Sync(area) => write!(f, "sync a{area}"),
+            Self::Mapping(mapping, area) => write!(f, "{mapping} a{area}"),
             Self::Until(at) => write!(f, "wait until {}", Micros(*at)),
         }
     }
@@ -53,10 +53,8 @@ impl fmt::Display for Op {
 
 impl fmt::Display for Area {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, region, .. } = self;
-        write!(f, "{region} of {domain}")?;
+        write!(f, "{} pages of domain {}", self.pages(), self.domain)?;
         let sent = [
-            (self.fails, "fails after losses"),
             (!self.is_writable, "read-only"),
             (!self.is_mapped, "not mapped at first"),
         ];
@@ -68,10 +66,30 @@ impl fmt::Display for Area {
 impl fmt::Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Change(Change::Reset, va) => write!(f, "the region of {va} is reset"),
-            Self::Change(Change::Split, va) => write!(f, "the region of {va} is split"),
-            Self::Change(Change::Merge, va) => write!(f, "the region of {va} is merged"),
-            Self::Mapping(mapping, domain, region) => write!(f, "{mapping} {region} of {domain}"),
+            Self::Change(Change::Reset, area, page) => write!(f, "the region of a{area}/{page} is reset"),
+            Self::Change(Change::Split, area, page) => write!(f, "the region of a{area}/{page} is split"),
+            Self::Change(Change::Merge, area, page) => write!(f, "the region of a{area}/{page} is merged"),
+            Self::Mapping(mapping, area) => write!(f, "{mapping} a{area}"),
+            Self::ControllerDies {
+                outputs,
+                back,
+                late,
+            } => {
+                let back = Micros(back);
+                write!(f, "the controller dies after {outputs} outputs, another one takes over {back} later")?;
+                late.map_or(Ok(()), |blade| write!(f, ", {blade} comes back too late"))
+            }
+            Self::MemoryCrash {
+                memory,
+                noticed,
+                back,
+            } => {
+                let (noticed, back) = (Micros(noticed), Micros(back));
+                write!(
+                    f,
+                    "m{memory} crashes, noticed after {noticed}, back and empty after {back}"
+                )
+            }
             Self::Unzeroed { memory, lasts } => {
                 write!(f, "m{memory} cannot zero for {}", Micros(lasts))
             }
@@ -95,7 +113,7 @@ impl fmt::Display for Disturbance {
                 };
                 write!(
                     f,
-                    "{count} threads of {domain} on {blade} fail, back after {back}"
+                    "{count} threads of domain {domain} on {blade} fail, back after {back}"
                 )
             }
             Self::Disconnect {
@@ -142,13 +160,16 @@ impl fmt::Display for Plan {
             "seed {seed}; {blades} compute blades, {memories} memory blades, {capacity} pages a cache; pace {pace}"
         )?;
         writeln!(f, "{load:?}\n{network_faults:?}")?;
-        for area in &self.areas {
-            writeln!(f, "area {area}")?;
+        for (number, on_loss) in self.domains.iter().enumerate() {
+            writeln!(f, "domain {number}: {on_loss:?}")?;
+        }
+        for (number, area) in self.areas.iter().enumerate() {
+            writeln!(f, "a{number}: {area}")?;
         }
         for (number, program) in self.programs.iter().enumerate() {
             let ops: Vec<_> = program.ops.iter().map(ToString::to_string).collect();
             let (blade, domain) = (program.blade, program.domain);
-            writeln!(f, "t{number} on {blade} in {domain}: {}", ops.join(", "))?;
+            writeln!(f, "t{number} on {blade} in domain {domain}: {}", ops.join(", "))?;
         }
         for (at, disturbance) in &self.disturbances {
             writeln!(f, "{}: {disturbance}", Micros(*at))?;

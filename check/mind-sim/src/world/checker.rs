@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use mind_common::addr::Va;
 
-use crate::plan::{Image, Place, text::words};
+use crate::{
+    plan::{Image, text::words},
+    trace::Cell,
+};
 
 /// The expected content of a page.
 #[derive(Clone, Debug, Default)]
@@ -76,8 +79,8 @@ impl Checker {
     }
 
     /// A thread loads a word.
-    pub(crate) fn load(&mut self, place: Place, found: u64) -> Result<(), Wrong> {
-        let Place { page, word } = place;
+    pub(crate) fn load(&mut self, cell: Cell, found: u64) -> Result<(), Wrong> {
+        let Cell { page, word } = cell;
         let stored = self.expected(page).now()[word];
         if stored == found {
             Ok(())
@@ -186,14 +189,14 @@ mod tests {
     #[test]
     fn a_load_finds_what_was_stored_last() {
         let mut checker = Checker::default();
-        let place = Place {
+        let cell = Cell {
             page: PAGE,
             word: 0,
         };
-        assert_eq!(checker.load(place, 0), Ok(()));
+        assert_eq!(checker.load(cell, 0), Ok(()));
         written(&mut checker, 1);
-        assert!(checker.load(place, 0).is_err());
-        assert_eq!(checker.load(place, 1), Ok(()));
+        assert!(checker.load(cell, 0).is_err());
+        assert_eq!(checker.load(cell, 1), Ok(()));
     }
 
     #[test]

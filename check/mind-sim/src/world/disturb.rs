@@ -1,35 +1,66 @@
 //! Carries out disturbances.
 
-use mind_machines::{
-    Node,
-    controller::{Ask, Request},
-};
+use mind_api::message::Request;
+use mind_common::id::DomainId;
+use mind_machines::Node;
 
 use crate::{
-    plan::{Change, Disturbance},
+    plan::{Disturbance, Mapping, Place, blade},
     trace::What,
-    world::mapped::request,
+    world::agent::Purpose,
     world::{Event, World},
 };
 
+/// The number of the process that maps areas for others.
+pub(crate) const KEEPER: i32 = i32::MAX;
+
 impl World<'_> {
+    /// The blade on which the program runs that maps areas for others, in all domains.
+    pub(crate) const fn keeper(&self) -> Node {
+        Node::Compute(blade(self.plan.blades))
+    }
+
+    /// The program that maps areas for others does that.
+    pub(crate) fn keep_mapped(&mut self, mapping: Mapping, area: usize) {
+        let domain = self.plan.areas.get(area).map(|area| area.domain);
+        let domain: Option<DomainId> = domain.and_then(|domain| self.kept.get(&domain).copied());
+        if let Some(domain) = domain
+            && let Some(request) = self
+                .mapped
+                .request(self.plan, (domain, KEEPER), mapping, area)
+        {
+            let purpose = Purpose::Maps(None, mapping, area);
+            self.ask(self.keeper(), request, purpose);
+        }
+    }
+
     /// Carries one out.
     pub(crate) fn disturb(&mut self, disturbance: Disturbance) {
         self.record(What::Disturbed(disturbance));
         let now = self.queue.now();
         match disturbance {
-            Disturbance::Change(change, va) => {
-                self.receive_from_controller(Ask::of_nobody(match change {
-                    Change::Reset => Request::Reset(va),
-                    Change::Split => Request::Split(va),
-                    Change::Merge => Request::Merge(va),
-                }))
-            }
-            Disturbance::Mapping(mapping, domain, region) => {
-                if let Some(area) = self.plan.area_of(domain, region) {
-                    self.receive_from_controller(Ask::of_nobody(request(area, mapping)));
+            Disturbance::Change(change, area, page) => {
+                let place = Place {
+                    area,
+                    page,
+                    word: 0,
+                };
+                if let Some(cell) = self.mapped.cell(place) {
+                    let va = cell.page.0;
+                    self.operate(Request::ChangeRegion { va, change });
                 }
             }
+            Disturbance::Mapping(mapping, area) => self.keep_mapped(mapping, area),
+            Disturbance::ControllerDies {
+                outputs,
+                back,
+                late,
+            } => self.let_controller_die(outputs, back, late),
+            Disturbance::MemoryCrash {
+                memory,
+                noticed,
+                back,
+            } => self.crash_memory(memory, noticed, back),
             Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
             Disturbance::WithoutTc { blade, lasts } => {
                 let node = Node::Compute(blade);

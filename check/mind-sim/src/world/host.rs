@@ -7,9 +7,12 @@ use mind_common::{
     addr::Va,
     id::{Connection, DomainId},
 };
-use mind_machines::compute::{Action, Blade, Config, page::Phase};
+use mind_machines::{
+    compute::{Action, Blade, Config, page::Phase},
+    control::Session,
+};
 
-use crate::plan::Image;
+use crate::{plan::Image, world::agent::Caller};
 
 /// A page in the cache, as programs have it.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,17 @@ pub(crate) struct Cached {
     pub(crate) is_writable: bool,
     /// The domain whose programs have it.
     pub(crate) domain: DomainId,
+}
+
+/// What a flush is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Flush {
+    /// An order of the controller's, by the session that it came by and its number.
+    Order(Session, u64),
+    /// A thread's sync.
+    Sync(Caller),
+    /// A domain of which no program is left.
+    Domain,
 }
 
 /// An incarnation of a blade.
@@ -29,11 +43,11 @@ pub(crate) struct Host {
     pub(crate) poll_at: Option<u64>,
     /// Write-backs under way: of which page, and how often that had been written.
     pub(crate) writing: BTreeMap<u32, (Va, u64)>,
-    /// Threads that have entered their domains, or are about to, by the tickets that they entered
-    /// with.
-    pub(crate) programs: BTreeSet<(DomainId, u32)>,
-    /// Its connection to the controller is broken.
-    pub(crate) is_disconnected: bool,
+    /// Flushes under way, by token, and how many there have been.
+    pub(crate) flushes: BTreeMap<u64, Flush>,
+    flushed: u64,
+    /// Processes that have entered their domains.
+    pub(crate) programs: BTreeSet<(DomainId, i32)>,
     /// The switch drops its packets.
     pub(crate) is_cut: bool,
 }
@@ -49,10 +63,18 @@ impl Host {
             cache: BTreeMap::new(),
             poll_at: None,
             writing: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            flushed: 0,
             programs: BTreeSet::new(),
-            is_disconnected: false,
             is_cut: false,
         }
+    }
+
+    /// The token of a flush that begins.
+    pub(crate) fn begin_flush(&mut self, flush: Flush) -> u64 {
+        self.flushed += 1;
+        self.flushes.insert(self.flushed, flush);
+        self.flushed
     }
 
     /// Pages with writes that memory may not have.

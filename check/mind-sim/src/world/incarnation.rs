@@ -1,16 +1,25 @@
 //! Incarnations of compute blades: they begin, hang, lose their connection, crash, and are followed
 //! by the next.
 
+use mind_api::message::BladeKind;
 use mind_common::id::{BladeId, Connection};
-use mind_machines::{Node, controller::Input, switch::Port};
+use mind_machines::{
+    Node,
+    control::books::{
+        blades::Incarnation,
+        records::{Key, Record},
+    },
+};
 
 use crate::{
     Failure,
     trace::What,
-    world::agent::RESTART,
     world::host::Host,
     world::{Event, World},
 };
+
+/// When threads enter their domains at first, in nanoseconds.
+const FIRST: std::ops::Range<u64> = 0..200_000;
 
 impl World<'_> {
     pub(crate) fn host(&mut self, blade: BladeId) -> Option<&mut Host> {
@@ -26,16 +35,26 @@ impl World<'_> {
         }
         for number in 0..self.threads.len() {
             if self.plan.programs[number].blade == blade {
-                let ticket = self.ticket(number);
-                self.enter(ticket, connection);
+                let thread = &mut self.threads[number];
+                (thread.start, thread.domain) = (0, None);
+                if self.is_starting {
+                    let delay = self.random.u64(FIRST);
+                    self.beginning.push((delay, number, connection));
+                } else {
+                    self.enter(number, 0, connection);
+                }
             }
         }
     }
 
-    /// An incarnation ends and loses its state. Returns its connection.
-    pub(crate) fn end(&mut self, blade: BladeId) -> Option<Connection> {
-        let machine = self.machines.get_mut(&blade)?;
-        let host = machine.host.take()?;
+    /// An incarnation ends and loses its state; the controller learns of it after so long. Whether there was one.
+    pub(crate) fn end(&mut self, blade: BladeId, noticed: u64) -> bool {
+        let Some(machine) = self.machines.get_mut(&blade) else {
+            return false;
+        };
+        let Some(host) = machine.host.take() else {
+            return false;
+        };
         machine.hung_until = 0;
         if !host.is_cut {
             machine.remains = Some((host.connection, host.dirty()));
@@ -45,15 +64,14 @@ impl World<'_> {
                 self.threads[number].stop();
             }
         }
-        Some(host.connection)
+        self.end_agent(Node::Compute(blade), noticed);
+        true
     }
 
     /// A blade crashes; the controller finds out, and the blade registers again.
     pub(crate) fn crash(&mut self, blade: BladeId, noticed: u64, back: u64) {
-        if let Some(connection) = self.end(blade) {
-            self.queue
-                .after(noticed, Event::ControllerInput(Input::Broken(connection)));
-            self.queue.after(back, Event::Begin(blade));
+        if self.end(blade, noticed) {
+            self.queue.after(back, Event::Begin(Node::Compute(blade)));
         }
     }
 
@@ -73,10 +91,11 @@ impl World<'_> {
             Event::Down(Node::Compute(blade), _) | Event::Poll(blade) => *blade,
             Event::Fault(_, connection, ..)
             | Event::Left(.., connection)
-            | Event::Enters(_, connection) => connection.blade,
-            Event::Command(link, _) => match link.life() {
-                Some(connection) => connection.blade,
-                None => return Some(event),
+            | Event::Enters(.., connection) => connection.blade,
+            Event::Reconnect(Node::Compute(blade), _) => *blade,
+            Event::ToAgent(session, _) | Event::SessionLost(session) => match self.is_heard(*session) {
+                Some(Node::Compute(blade)) => blade,
+                Some(Node::Memory(_)) | None => return Some(event),
             },
             _ => return Some(event),
         };
@@ -95,33 +114,26 @@ impl World<'_> {
 
     /// The connection to the controller breaks, and both find out at some time.
     pub(crate) fn disconnect(&mut self, blade: BladeId, noticed: u64, found: u64) {
-        let Some(host) = self.host(blade) else {
-            return;
-        };
-        host.is_disconnected = true;
-        let connection = host.connection;
-        self.queue
-            .after(noticed, Event::ControllerInput(Input::Broken(connection)));
-        self.queue.after(found, Event::ControllerLost(connection));
-    }
-
-    /// A daemon without a controller ends, and is started again.
-    pub(crate) fn controller_lost(&mut self, connection: Connection) {
-        if self
-            .host(connection.blade)
-            .is_some_and(|host| host.connection == connection)
-        {
-            self.end(connection.blade);
-            self.queue.after(RESTART, Event::Begin(connection.blade));
+        let agent = self.agents.get(&Node::Compute(blade));
+        let session = agent.and_then(|agent| agent.session);
+        if let Some(session) = session.filter(|_| self.host(blade).is_some()) {
+            self.break_connection(session);
+            self.queue.after(noticed, Event::Closed(session));
+            self.queue.after(found, Event::SessionLost(session));
         }
     }
 
-    /// Handles blades whose packets the switch drops from now on: their pages stay, their writes
-    /// may be lost.
+    /// Handles blades whose packets the switch drops for good: their pages stay, their writes may be lost. Before it is
+    /// recorded that a blade is gone, another controller may let it go on.
     pub(crate) fn notice_cuts(&mut self) {
         for (blade, machine) in &mut self.machines {
-            let port = self.switch.tables().ports.get(&Node::Compute(*blade));
-            let is_received = |connection| port == Some(&Port::Compute(connection));
+            let record = self.records.get(&Key::Blade(BladeKind::Compute, blade.get()));
+            let is_received = |connection| match record {
+                Some(Record::Blade(known)) => {
+                    known.is_here && known.incarnation == Incarnation::compute(connection)
+                }
+                _ => false,
+            };
             if let Some((connection, dirty)) = machine.remains.take() {
                 if is_received(connection) {
                     machine.remains = Some((connection, dirty));
@@ -160,8 +172,6 @@ impl World<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mind_common::addr::{Va, WINDOW_BASE};
-
     use super::*;
     use crate::{
         Outcome,
@@ -176,7 +186,8 @@ mod tests {
     /// the first.
     fn outcome(disturbance: Disturbance) -> Outcome {
         let place = Place {
-            page: Va(WINDOW_BASE),
+            area: 0,
+            page: 0,
             word: 0,
         };
         let plan = calm(100 * MILLISECOND);

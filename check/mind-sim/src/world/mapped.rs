@@ -1,94 +1,158 @@
-//! Which areas are mapped, by the switch's table, and since when.
+//! Where areas are mapped, as programs know it; whose pages are and since when, by the switch's table.
 
 use std::collections::BTreeMap;
 
+use mind_api::message::{Access as Class, Request};
 use mind_common::{
-    addr::Va,
-    table::{MAY_READ, MAY_WRITE, Permission},
+    addr::{PAGE_SHIFT, PAGE_SIZE, Prefix, Va},
+    id::DomainId,
+    table::{MAY_READ, MAY_WRITE},
 };
-use mind_machines::{compute::Access, controller::Request, datagram::PageRequest, switch::Tables};
+use mind_machines::{compute::Access, datagram::PageRequest, switch::Tables};
 
-use crate::plan::{Area, Mapping, Plan};
+use crate::{
+    plan::{Mapping, Place, Plan},
+    trace::Cell,
+};
 
-/// The table's entry of an area.
+/// An area, as programs know it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Right {
-    /// Its domain's permissions.
-    bits: u32,
-    /// When that last changed, in nanoseconds.
-    changed: u64,
-    /// When it was last mapped, counted in changes.
-    mapped: u64,
+struct Where {
+    /// Where it is, or was last.
+    base: Option<Va>,
+    is_mapped: bool,
+    /// A request to map or unmap it is under way.
+    is_asked: bool,
 }
 
-/// The entries of all areas.
+/// A page in the switch's table of protection.
+#[derive(Clone, Copy, Debug)]
+struct Right {
+    /// The domain that may access it, or could last.
+    owner: DomainId,
+    /// When what a domain may do with it last changed, in nanoseconds.
+    changed: u64,
+}
+
+/// All areas, and all pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mapped {
-    rights: Vec<Right>,
-    changes: u64,
+    areas: Vec<Where>,
+    pages: BTreeMap<Va, Right>,
     /// Until when a memory blade cannot zero pages.
     unzeroed: BTreeMap<u8, u64>,
 }
 
-/// The request for a mapping.
-pub(crate) fn request(area: &Area, mapping: Mapping) -> Request {
-    let (domain, region) = (area.domain, area.region);
-    let of = |bits| Permission { bits };
-    match mapping {
-        Mapping::Map => Request::Map {
-            domain,
-            region,
-            permission: of(if area.is_writable {
-                MAY_READ | MAY_WRITE
-            } else {
-                MAY_READ
-            }),
-            fails: area.fails,
-        },
-        Mapping::Unmap => Request::Unmap { domain, region },
-        Mapping::MakeReadOnly => Request::Protect {
-            domain,
-            region,
-            permission: of(MAY_READ),
-        },
-        Mapping::MakeWritable => Request::Protect {
-            domain,
-            region,
-            permission: of(MAY_READ | MAY_WRITE),
-        },
-    }
-}
-
 impl Mapped {
-    /// Notes changes of the table by the controller.
-    pub(crate) fn notice(&mut self, plan: &Plan, tables: &Tables, now: u64) {
-        self.rights.resize(plan.areas.len(), Right::default());
-        for (area, right) in plan.areas.iter().zip(&mut self.rights) {
-            let permission = tables.permission(area.domain, area.region.base());
-            let bits = permission.map_or(0, |permission| permission.bits);
-            if right.bits != bits {
-                right.changed = now;
-            }
-            if right.bits == 0 && bits != 0 {
-                self.changes += 1;
-                right.mapped = self.changes;
-            }
-            right.bits = bits;
+    /// So many areas, none of which is mapped.
+    pub(crate) fn new(areas: usize) -> Self {
+        Self {
+            areas: vec![Where::default(); areas],
+            ..Self::default()
         }
     }
 
-    /// The area that the address is in; of several, the one that was mapped last.
-    pub(crate) fn area<'a>(&self, plan: &'a Plan, va: Va) -> Option<&'a Area> {
-        let areas = plan.areas.iter().zip(&self.rights);
-        let mapped = areas.filter(|(area, right)| area.region.contains(va) && right.mapped > 0);
-        let last = mapped.max_by_key(|(_, right)| right.mapped);
-        last.map(|(area, _)| area)
+    /// The address of a word, if its area has been mapped; the last one, if it is not mapped any more.
+    pub(crate) fn cell(&self, place: Place) -> Option<Cell> {
+        let base = self.areas.get(place.area)?.base?;
+        Some(Cell {
+            page: Va(base.0 + (place.page << PAGE_SHIFT)),
+            word: place.word,
+        })
+    }
+
+    /// The address of a word of an area that is mapped from the beginning.
+    pub(crate) fn fixed(&self, place: Place) -> Cell {
+        self.cell(place)
+            .unwrap_or_else(|| unreachable!("{place:?} is not mapped from the beginning"))
+    }
+
+    /// The request of a process for a mapping, unless it makes no sense now.
+    pub(crate) fn request(
+        &mut self,
+        plan: &Plan,
+        (domain, pid): (DomainId, i32),
+        mapping: Mapping,
+        number: usize,
+    ) -> Option<Request> {
+        let (area, known) = (plan.areas.get(number)?, self.areas.get_mut(number)?);
+        let (domain, length) = (domain.0, area.length());
+        if mapping == Mapping::Map {
+            if known.is_mapped || std::mem::replace(&mut known.is_asked, true) {
+                return None;
+            }
+            let access = match area.is_writable {
+                true => Class::Write,
+                false => Class::Read,
+            };
+            return Some(Request::Map {
+                domain,
+                length,
+                access,
+            });
+        }
+        let va = known.base.filter(|_| known.is_mapped)?.0;
+        let protect = |access| Request::Protect {
+            domain,
+            va,
+            length,
+            access,
+        };
+        Some(match mapping {
+            Mapping::MakeReadOnly => protect(Class::Read),
+            Mapping::MakeWritable => protect(Class::Write),
+            Mapping::Map | Mapping::Unmap => {
+                if std::mem::replace(&mut known.is_asked, true) {
+                    return None;
+                }
+                Request::Unmap {
+                    domain,
+                    pid,
+                    va,
+                    length,
+                }
+            }
+        })
+    }
+
+    /// The request for a mapping is over: where the area is mapped now, if it is. `None` if that is not known.
+    pub(crate) fn answered(&mut self, mapping: Mapping, number: usize, at: Option<Option<Va>>) {
+        let Some(known) = self.areas.get_mut(number) else {
+            return;
+        };
+        if let Mapping::Map | Mapping::Unmap = mapping {
+            known.is_asked = false;
+            if let Some(at) = at {
+                known.is_mapped = at.is_some();
+                known.base = at.or(known.base);
+            }
+        }
+    }
+
+    /// The table of protection says something else of the pages of a prefix.
+    pub(crate) fn changed(&mut self, domain: u32, prefix: Prefix, is_allowed: bool, now: u64) {
+        let pages = (prefix.base.0..prefix.base.0 + prefix.size()).step_by(PAGE_SIZE);
+        for page in pages.map(Va) {
+            let owner = DomainId(domain);
+            let right = self.pages.entry(page).or_insert(Right {
+                owner,
+                changed: now,
+            });
+            right.changed = now;
+            if is_allowed {
+                right.owner = owner;
+            }
+        }
+    }
+
+    /// The domain that may access the page, or could last.
+    pub(crate) fn owner(&self, page: Va) -> Option<DomainId> {
+        self.pages.get(&page).map(|right| right.owner)
     }
 
     /// Whether an access may be denied that began then.
     pub(crate) fn denies(
         &self,
-        plan: &Plan,
         tables: &Tables,
         page: PageRequest,
         access: Access,
@@ -99,11 +163,9 @@ impl Mapped {
             Access::Write => MAY_WRITE,
         };
         let permission = tables.permission(page.domain, page.page);
-        let mut areas = plan.areas.iter().zip(&self.rights);
+        let right = self.pages.get(&page.page);
         permission.is_none_or(|permission| !permission.allows(class))
-            || areas.any(|(area, right)| {
-                area.region.contains(page.page) && right.changed >= since && right.changed > 0
-            })
+            || right.is_some_and(|right| right.changed >= since)
     }
 
     /// A memory blade cannot zero pages until then.
@@ -119,83 +181,88 @@ impl Mapped {
 
 #[cfg(test)]
 mod tests {
-    use mind_common::{
-        addr::{PAGE_SHIFT, Prefix},
-        id::DomainId,
-    };
+    use mind_common::{addr::WINDOW_BASE, table::Permission};
 
     use super::*;
     use crate::plan::calm;
 
-    const OTHER: DomainId = DomainId(2);
+    const PAGE: Va = Va(WINDOW_BASE);
+    const PREFIX: Prefix = Prefix {
+        base: PAGE,
+        shift: PAGE_SHIFT + 1,
+    };
 
-    /// The same memory of one domain, and of another later.
-    fn plan() -> Plan {
-        let mut plan = calm(0);
-        let area = plan.areas[0];
-        plan.areas.push(Area {
-            domain: OTHER,
-            is_mapped: false,
-            ..area
-        });
-        plan
-    }
-
-    fn set(tables: &mut Tables, area: &Area, bits: u32) {
-        let prefix = Prefix {
-            base: area.region.base(),
-            shift: PAGE_SHIFT + u32::from(area.region.order()),
+    #[test]
+    fn an_area_is_where_it_was_mapped_last_and_is_not_mapped_twice() {
+        let plan = calm(0);
+        let mut mapped = Mapped::new(1);
+        let place = Place {
+            area: 0,
+            page: 1,
+            word: 3,
         };
-        let right = (area.domain, prefix);
-        match bits {
-            0 => tables.protection.remove(&right),
-            _ => tables.protection.insert(right, Permission { bits }),
+        let mut ask =
+            |mapped: &mut Mapped, what| mapped.request(&plan, (DomainId(1), 7), what, 0);
+        assert_eq!(mapped.cell(place), None);
+        assert_eq!(ask(&mut mapped, Mapping::Unmap), None);
+        assert!(matches!(
+            ask(&mut mapped, Mapping::Map),
+            Some(Request::Map { .. })
+        ));
+        assert_eq!(ask(&mut mapped, Mapping::Map), None, "that is under way");
+        mapped.answered(Mapping::Map, 0, Some(Some(PAGE)));
+        let cell = Cell {
+            page: Va(PAGE.0 + 0x1000),
+            word: 3,
         };
+        assert_eq!(mapped.cell(place), Some(cell));
+        assert_eq!(ask(&mut mapped, Mapping::Map), None);
+        let unmap = Request::Unmap {
+            domain: 1,
+            pid: 7,
+            va: PAGE.0,
+            length: 0x2000,
+        };
+        assert_eq!(ask(&mut mapped, Mapping::Unmap), Some(unmap));
+        mapped.answered(Mapping::Unmap, 0, Some(None));
+        assert_eq!(ask(&mut mapped, Mapping::MakeReadOnly), None);
+        assert_eq!(mapped.cell(place), Some(cell), "a stale pointer");
     }
 
     #[test]
-    fn an_address_is_in_the_area_that_was_mapped_last() {
-        let (plan, mut tables, mut mapped) = (plan(), Tables::default(), Mapped::default());
-        let va = plan.areas[0].region.base();
-        let owner = |mapped: &Mapped| mapped.area(&plan, va).map(|area| area.domain);
-        mapped.notice(&plan, &tables, 1);
-        assert_eq!(owner(&mapped), None);
-        for (number, now) in [(0, 2), (1, 3), (0, 4)] {
-            let area = &plan.areas[number];
-            set(&mut tables, &plan.areas[1 - number], 0);
-            set(&mut tables, area, MAY_READ);
-            mapped.notice(&plan, &tables, now);
-            assert_eq!(owner(&mapped), Some(area.domain));
-        }
-        // It is still the area that was mapped last.
-        set(&mut tables, &plan.areas[0], 0);
-        mapped.notice(&plan, &tables, 5);
-        assert_eq!(owner(&mapped), Some(plan.areas[0].domain));
+    fn a_page_is_of_the_domain_that_could_access_it_last() {
+        let mut mapped = Mapped::default();
+        assert_eq!(mapped.owner(PAGE), None);
+        mapped.changed(1, PREFIX, true, 1);
+        mapped.changed(1, PREFIX, false, 2);
+        assert_eq!(mapped.owner(PAGE), Some(DomainId(1)));
+        mapped.changed(2, PREFIX, true, 3);
+        assert_eq!(mapped.owner(PAGE), Some(DomainId(2)));
     }
 
     #[test]
     fn an_access_is_denied_that_is_not_allowed_or_was_not_since_it_began() {
-        let (plan, mut tables, mut mapped) = (plan(), Tables::default(), Mapped::default());
-        let area = &plan.areas[0];
+        let (mut tables, mut mapped) = (Tables::default(), Mapped::default());
         let page = PageRequest {
-            page: area.region.base(),
-            domain: area.domain,
+            page: PAGE,
+            domain: DomainId(1),
         };
-        set(&mut tables, area, MAY_READ);
-        mapped.notice(&plan, &tables, 10);
-        let denies = |mapped: &Mapped, tables: &Tables, access, since| {
-            mapped.denies(&plan, tables, page, access, since)
+        let mut set = |mapped: &mut Mapped, tables: &mut Tables, bits, now| {
+            tables
+                .protection
+                .insert((page.domain, PREFIX), Permission { bits });
+            mapped.changed(1, PREFIX, true, now);
         };
-        assert!(denies(&mapped, &tables, Access::Write, 20));
-        assert!(!denies(&mapped, &tables, Access::Read, 20));
+        set(&mut mapped, &mut tables, MAY_READ, 10);
+        assert!(mapped.denies(&tables, page, Access::Write, 20));
+        assert!(!mapped.denies(&tables, page, Access::Read, 20));
         assert!(
-            denies(&mapped, &tables, Access::Read, 10),
+            mapped.denies(&tables, page, Access::Read, 10),
             "it began before"
         );
-        set(&mut tables, area, MAY_READ | MAY_WRITE);
-        mapped.notice(&plan, &tables, 30);
-        assert!(!denies(&mapped, &tables, Access::Write, 31));
-        assert!(denies(&mapped, &tables, Access::Write, 30));
+        set(&mut mapped, &mut tables, MAY_READ | MAY_WRITE, 30);
+        assert!(!mapped.denies(&tables, page, Access::Write, 31));
+        assert!(mapped.denies(&tables, page, Access::Write, 30));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The whole system and its clock: the next event is taken from one queue and given to the machine
 //! that it concerns.
 //!
-//! * [`agent`], [`incarnation`], [`program`], [`thread`]: compute blades and what runs on them; [`scripted`] and
+//! * [`compute`], [`incarnation`], [`program`], [`thread`]: compute blades and what runs on them; [`scripted`] and
 //!   [`store_buffer`]: threads with scripts,
+//! * [`controller`], [`takeover`], [`connection`], [`agent`]: the controller, and those that it has to do with,
+//! * [`memory`]: memory blades,
 //! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
 //! * [`network`], [`queue`]: cables and the clock,
 //! * [`disturb`], [`triggers`], [`flaws`]: disturbances, effects that follow events, and machines broken on purpose,
@@ -10,10 +12,14 @@
 
 mod agent;
 pub(crate) mod checker;
+mod compute;
+mod connection;
+mod controller;
 mod disturb;
 mod flaws;
 pub(crate) mod host;
 mod incarnation;
+mod memory;
 pub(crate) mod mapped;
 pub(crate) mod network;
 mod program;
@@ -21,6 +27,7 @@ pub(crate) mod queue;
 mod quiet;
 pub(crate) mod scripted;
 mod store_buffer;
+mod takeover;
 pub(crate) mod thread;
 mod triggers;
 
@@ -28,31 +35,40 @@ use crate::trace::Direction;
 use std::collections::BTreeMap;
 
 use mind_common::{
-    addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::Va,
     directory::Word,
-    id::{BladeId, Connection, DomainId},
-    table::Translation,
+    id::{BladeId, Connection as QueuePair, DomainId},
 };
 use mind_machines::{
     Node,
     compute::Access,
-    controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    control::{
+        Config, Controller, Input, Session,
+        books::{
+            blades::Incarnation,
+            records::{Key, Record},
+        },
+    },
     datagram::{Body, Datagram, PageRequest},
     memory::Memory,
-    switch::{Port, Switch},
+    switch::Switch,
 };
 
 use crate::{
     Failure, Outcome,
     coverage::{Coverage, Happening, Kind, Pair},
-    plan::{Disturbance, Image, Load, Mapping, Plan, blade, generator},
+    plan::{Disturbance, GRACE, Image, Load, Mapping, Plan, blade, generator},
     trace::{Log, What},
+    world::agent::{Agent, Purpose},
     world::checker::Checker,
+    world::connection::{Connection, Message},
+    world::disturb::KEEPER,
     world::host::Machine,
-    world::mapped::{Mapped, request},
+    world::mapped::Mapped,
     world::network::Network,
     world::queue::Queue,
     world::scripted::{Barriers, ScriptedThread},
+    world::takeover::Death,
     world::thread::Thread,
     world::triggers::Kept,
 };
@@ -62,9 +78,6 @@ use crate::{
 const RECOVERY: u64 = 6_000_000_000;
 /// After the faults stop, the run has ended within this, scripts and timers too, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
-/// How long a step of the controller takes at least, in nanoseconds.
-const STEP: u64 = 200;
-
 pub use checker::Wrong;
 
 pub(crate) enum Event {
@@ -77,25 +90,33 @@ pub(crate) enum Event {
     /// A store of a thread leaves its store buffer.
     Drain(usize),
     /// The daemon of that incarnation receives a thread's fault.
-    Fault(usize, Connection, PageRequest, Access),
+    Fault(usize, QueuePair, PageRequest, Access),
     /// A blade's timer is due.
     Poll(BladeId),
     /// The controller takes a step.
     Step,
-    /// A command of the controller arrives.
-    Command(Link, Command),
-    /// The controller receives an input.
-    ControllerInput(Input),
-    /// A blade begins an incarnation.
-    Begin(BladeId),
+    /// A message of an agent arrives at the controller, or one of an operator.
+    ToController(Session, Input),
+    /// A message of the controller arrives at an agent.
+    ToAgent(Session, Message),
+    /// The controller finds out that a connection has ended.
+    Closed(Session),
+    /// An agent finds out that its connection is lost.
+    SessionLost(Session),
+    /// The agent of that incarnation of a blade connects again.
+    Reconnect(Node, Incarnation),
+    /// The controller dies, if it is the one after so many deaths.
+    Die(u64),
+    /// Another controller takes over.
+    TakeOver,
+    /// A host's daemon begins.
+    Begin(Node),
     /// The port has its program in TC again.
     Repaired(Node),
-    /// A daemon learns that a thread of its host has ended.
-    Left(DomainId, u32, Connection),
-    /// A thread that is started again enters its domain.
-    Enters(u32, Connection),
-    /// An incarnation finds out that its connection to the controller is lost.
-    ControllerLost(Connection),
+    /// A daemon learns that a process on its host has ended, which was in that domain.
+    Left(DomainId, i32, QueuePair),
+    /// A thread that was started so often enters its domain.
+    Enters(usize, i32, QueuePair),
     /// One of the plan's disturbances.
     Disturb(usize),
     /// A disturbance that follows an event.
@@ -111,8 +132,37 @@ pub(crate) struct World<'a> {
     pub(crate) random: fastrand::Rng,
     pub(crate) network: Network,
     pub(crate) switch: Switch,
+    /// What the memory blades that are up keep.
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
+    /// Until when memory blades do not listen.
+    pub(crate) deaf_until: BTreeMap<u8, u64>,
+    /// Pages of each memory blade.
+    pub(crate) memory_pages: u64,
+    pub(crate) config: Config,
     pub(crate) controller: Controller,
+    /// Whether there is no controller.
+    pub(crate) is_down: bool,
+    /// How the controller dies, if it does.
+    pub(crate) death: Option<Death>,
+    /// Controllers that have died.
+    pub(crate) deaths: u64,
+    /// The blade whose agent comes back too late.
+    pub(crate) late: Option<BladeId>,
+    /// What the controller has had kept.
+    pub(crate) records: BTreeMap<Key, Record>,
+    /// The agents that are up.
+    pub(crate) agents: BTreeMap<Node, Agent>,
+    pub(crate) connections: BTreeMap<Session, Connection>,
+    /// Requests of operators so far.
+    pub(crate) operations: u64,
+    /// Which of the plan's domains has which number.
+    pub(crate) domains: BTreeMap<DomainId, usize>,
+    /// The numbers of the plan's domains, for the program that maps areas for others.
+    pub(crate) kept: BTreeMap<usize, DomainId>,
+    /// Writes that the controller has reported as lost: from which address on, and how many bytes.
+    pub(crate) lost: Vec<(Va, u64)>,
+    /// Vmas that the controller has reported as lost with their memory blade, in the same way.
+    pub(crate) lost_vmas: BTreeMap<Va, u64>,
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
     /// The threads with scripts, which come first.
@@ -123,16 +173,18 @@ pub(crate) struct World<'a> {
     pub(crate) checker: Checker,
     pub(crate) mapped: Mapped,
     pub(crate) log: Log,
-    /// When the last message on a connection arrives, to and from the controller.
-    pub(crate) sent: BTreeMap<(Link, bool), u64>,
+    /// Whether blades join and areas are mapped, which takes no time.
+    pub(crate) is_starting: bool,
+    /// When threads enter their domains at first.
+    pub(crate) beginning: Vec<(u64, usize, QueuePair)>,
     /// When the controller's next step is, if it is scheduled.
     step_at: Option<u64>,
     /// When the last thread finished so far.
     pub(crate) finished_at: u64,
     pub(crate) failure: Option<Failure>,
     pub(crate) coverage: Coverage,
-    pub(crate) kept: Kept,
-    /// The words before a step of the controller's.
+    pub(crate) kept_packets: Kept,
+    /// The words before an act of the controller's that changes some.
     words: Vec<Word>,
 }
 
@@ -143,68 +195,104 @@ fn threads(plan: &Plan) -> Vec<Thread> {
     threads.collect()
 }
 
+/// The controller's configuration, with so many slots beside the one that is never used: it changes few slots and
+/// regions at once, so that packets come between any two.
+fn config(slots: usize) -> Config {
+    Config {
+        sweep: 4,
+        batch: 4,
+        zero: 4 << 12,
+        grace: GRACE,
+        ..Config::new([198, 18, 0, 1].into(), slots as u32 + 1)
+    }
+}
+
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, is_traced: bool) -> Self {
-        let slots = plan.areas.len() * 3 + 8;
-        let mut switch = Switch::new(slots);
-        let tables = switch.tables_mut();
-        for memory in 0..plan.memories {
-            let base = Va(WINDOW_BASE + (u64::from(memory) << SLICE_SHIFT));
-            let slice = Prefix {
-                base,
-                shift: SLICE_SHIFT,
-            };
-            tables.ports.insert(Node::Memory(memory), Port::Memory);
-            tables.memory.insert(memory);
-            let translation = Translation::new(memory, base, 0);
-            tables.translation.insert(slice, translation);
-        }
-        let memory_pages = (plan.areas.len() as u64 + 1) << 9;
-        let machines = (0..plan.blades).map(|number| (blade(number), Machine::default()));
+        // The initial regions of all areas, most of them split once.
+        let slots = plan.memory_pages() as usize / 2 + 8;
+        let memory_pages = plan.memory_pages() * 3 / 2;
+        let computes = 0..=plan.blades;
+        let machines = computes.map(|number| (blade(number), Machine::default()));
         let mut world = Self {
             plan,
             calm_at: plan.calm_at(),
             queue: Queue::new(),
             random: generator(plan.seed, 2),
             network: Network::new(plan.seed, plan.network_faults),
-            switch,
-            memories: (0..plan.memories)
-                .map(|memory| (memory, Memory::new(memory_pages)))
-                .collect(),
-            controller: Controller::new(Patience::default(), slots, 0..plan.memories),
+            switch: Switch::new(slots),
+            memories: BTreeMap::new(),
+            deaf_until: BTreeMap::new(),
+            memory_pages,
+            config: config(slots),
+            controller: Controller::new(config(slots)),
+            is_down: false,
+            death: None,
+            deaths: 0,
+            late: None,
+            records: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            operations: 0,
+            domains: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            lost: Vec::new(),
+            lost_vmas: BTreeMap::new(),
             machines: machines.collect(),
             threads: threads(plan),
             scripted: Vec::new(),
             barriers: Barriers::new(),
             persists: false,
             checker: Checker::default(),
-            mapped: Mapped::default(),
+            mapped: Mapped::new(plan.areas.len()),
             log: Log::new(is_traced),
-            sent: BTreeMap::new(),
+            is_starting: true,
+            beginning: Vec::new(),
             step_at: None,
             finished_at: 0,
             failure: None,
             coverage: Coverage::default(),
-            kept: Kept::new(),
+            kept_packets: Kept::new(),
             words: Vec::new(),
         };
-        world.begin();
+        world.start();
         world
     }
 
-    /// Memory is mapped, blades register, and disturbances are scheduled.
-    fn begin(&mut self) {
-        for area in self.plan.areas.iter().filter(|area| area.is_mapped) {
-            let map = request(area, Mapping::Map);
-            self.controller.handle(Input::Ask(Ask::of_nobody(map)));
+    /// Blades join, in the order of their numbers, and areas are mapped, all at once; then threads begin, and
+    /// disturbances are scheduled.
+    fn start(&mut self) {
+        let memories = (0..self.plan.memories).map(Node::Memory);
+        let computes = (0..=self.plan.blades).map(|number| Node::Compute(blade(number)));
+        for node in memories.chain(computes) {
+            self.begin(node);
+            self.settle();
         }
-        self.step_after(0);
-        for number in 0..self.plan.blades {
-            let delay = self.random.u64(0..200_000);
-            self.queue.after(delay, Event::Begin(blade(number)));
+        for domain in 0..self.plan.domains.len() {
+            let request = self.entry(domain, KEEPER);
+            self.ask(self.keeper(), request, Purpose::Keeps(domain));
+            self.settle();
+        }
+        for (number, area) in self.plan.areas.iter().enumerate() {
+            if area.is_mapped {
+                self.keep_mapped(Mapping::Map, number);
+                self.settle();
+            }
+        }
+        self.is_starting = false;
+        for (delay, thread, connection) in std::mem::take(&mut self.beginning) {
+            let enters = Event::Enters(thread, 0, connection);
+            self.queue.after(delay, enters);
         }
         for (number, (at, _)) in self.plan.disturbances.iter().enumerate() {
             self.queue.at(*at, Event::Disturb(number));
+        }
+    }
+
+    /// Handles all events: at the start, they take no time.
+    fn settle(&mut self) {
+        while let Some(event) = self.queue.pop() {
+            self.happens(event);
         }
     }
 
@@ -255,21 +343,19 @@ impl<'a> World<'a> {
             }
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
-            Event::Command(link, command) => self.command_arrived(link, command),
-            Event::ControllerInput(input) => {
-                self.record(What::Input(input));
-                self.controller.handle(input);
-                self.step_after(0);
-            }
-            Event::Begin(blade) => {
-                self.receive_from_controller(Ask::of_nobody(Request::Register(blade)))
-            }
+            Event::ToController(session, input) => self.arrived_at_controller(session, input),
+            Event::ToAgent(session, message) => self.message_arrived(session, message),
+            Event::Closed(session) => self.closed(session),
+            Event::SessionLost(session) => self.session_lost(session),
+            Event::Reconnect(node, incarnation) => self.reconnect(node, incarnation),
+            Event::Die(deaths) => self.die_at_last(deaths),
+            Event::TakeOver => self.take_over(),
+            Event::Begin(node) => self.begin(node),
             Event::Repaired(node) => {
                 self.switch.tables_mut().without_tc.remove(&node);
             }
-            Event::Left(domain, entry, connection) => self.left(domain, entry, connection),
-            Event::Enters(ticket, connection) => self.enter(ticket, connection),
-            Event::ControllerLost(connection) => self.controller_lost(connection),
+            Event::Left(domain, pid, connection) => self.left(domain, pid, connection),
+            Event::Enters(thread, start, connection) => self.enter(thread, start, connection),
             Event::Follow(disturbance) => self.disturb(disturbance),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
@@ -339,7 +425,7 @@ impl<'a> World<'a> {
     }
 
     /// Notes a change of a word.
-    fn changed(&mut self, slot: usize, before: Word) {
+    pub(crate) fn changed(&mut self, slot: usize, before: Word) {
         let slot = &self.switch.slots()[slot];
         if let Some(region) = slot.region.filter(|_| slot.word != before) {
             let word = What::Word(region, before, slot.word);
@@ -359,85 +445,5 @@ impl<'a> World<'a> {
         let slot = self.switch.tables().slot(page)?;
         let word = self.switch.slots().get(slot)?.word;
         Some((slot, word))
-    }
-
-    fn at_memory(&mut self, number: u8, mut packet: Datagram<Image>) {
-        let node = Node::Memory(number);
-        self.record(What::Arrived(node, packet));
-        self.break_memory(number, &mut packet);
-        let Some(memory) = self.memories.get_mut(&number) else {
-            return;
-        };
-        let (_, answer) = memory.handle(packet);
-        if let Some(answer) = answer {
-            self.send(node, answer);
-        }
-    }
-
-    /// The content of a page in memory.
-    pub(crate) fn in_memory(&self, page: Va) -> Image {
-        let kept = self.switch.tables().location(page);
-        let memory = kept.and_then(|kept| {
-            let memory = self.memories.get(&u8::try_from(kept.blade).ok()?)?;
-            Some(memory.page(kept.offset.0 >> PAGE_SHIFT).data)
-        });
-        memory.unwrap_or_default()
-    }
-
-    // The controller.
-
-    pub(crate) fn step_after(&mut self, delay: u64) {
-        let most = self.load().controller.max(STEP);
-        let at = self.queue.now() + delay + self.random.u64(STEP..=most);
-        self.step_at(at);
-    }
-
-    fn step_at(&mut self, at: u64) {
-        if self.step_at.is_none_or(|already| at < already) {
-            self.step_at = Some(at);
-            self.queue.at(at, Event::Step);
-        }
-    }
-
-    fn step(&mut self) {
-        let now = self.queue.now();
-        // It may have been scheduled anew since.
-        if self.step_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.step_at = None;
-        let mut out = Vec::new();
-        self.words.clear();
-        let words = self.switch.slots().iter().map(|slot| slot.word);
-        self.words.extend(words);
-        let progress = self.controller.step(now, &mut self.switch, &mut out);
-        self.count_changes();
-        self.mapped
-            .notice(self.plan, self.switch.tables(), self.queue.now());
-        self.notice_cuts();
-        for (link, command) in out {
-            self.send_command(link, command);
-        }
-        match progress {
-            Progress::Acted => self.step_after(0),
-            Progress::Waits { until } => self.step_at(until.max(now + 1)),
-            // It goes on with the next input.
-            Progress::Awaits | Progress::Idle => {}
-        }
-    }
-
-    fn count_changes(&mut self) {
-        let both = self.words.iter().zip(self.switch.slots());
-        let pairs = both.filter_map(|(before, slot)| {
-            let happening = Happening::of_change(*before, slot.word)?;
-            Some(Pair::Word(Kind::of(*before), happening))
-        });
-        let pairs: Vec<_> = pairs.collect();
-        for pair in pairs {
-            self.happened(pair, None);
-        }
-        for slot in 0..self.words.len() {
-            self.changed(slot, self.words[slot]);
-        }
     }
 }

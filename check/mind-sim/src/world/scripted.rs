@@ -51,29 +51,32 @@ impl World<'_> {
         let is_drained = buffer.is_empty();
         match step {
             Step::Load(place) => {
-                let own = buffer.newest(place);
-                let found = own.or_else(|| self.find(number, place, Access::Read));
+                let cell = self.mapped.fixed(place);
+                let own = buffer.newest(cell);
+                let found = own.or_else(|| self.find(number, cell, Access::Read));
                 let Some(found) = found else {
-                    return self.wait_for(number, place.page, Access::Read);
+                    return self.wait_for(number, cell.page, Access::Read);
                 };
                 if own.is_none() {
-                    self.loaded(number, place, found);
+                    self.loaded(number, cell, found);
                 }
                 self.scripted[number].script.loaded(found);
                 self.stepped(number);
             }
             Step::Store(place, value) => {
-                self.buffer(number, place, value);
+                let cell = self.mapped.fixed(place);
+                self.buffer(number, cell, value);
                 self.stepped(number);
             }
             Step::Update(_) | Step::Fence | Step::End if !is_drained => self.rest(number),
             Step::Update(place) => {
-                let Some(found) = self.find(number, place, Access::Write) else {
-                    return self.wait_for(number, place.page, Access::Write);
+                let cell = self.mapped.fixed(place);
+                let Some(found) = self.find(number, cell, Access::Write) else {
+                    return self.wait_for(number, cell.page, Access::Write);
                 };
-                self.loaded(number, place, found);
+                self.loaded(number, cell, found);
                 let value = self.scripted[number].script.update(found);
-                self.stored(number, place, value);
+                self.stored(number, cell, value);
                 self.stepped(number);
             }
             Step::Fence => self.stepped(number),

@@ -9,8 +9,7 @@ use mind_machines::{compute::Access, datagram::PageRequest};
 
 use crate::{
     Failure, Flaw,
-    plan::Place,
-    trace::What,
+    trace::{Cell, What},
     world::{Event, World},
 };
 
@@ -32,7 +31,7 @@ enum Drain {
 /// The stores of a thread that are not in the cache yet.
 #[derive(Debug)]
 pub(crate) struct StoreBuffer {
-    stores: VecDeque<(Place, u64)>,
+    stores: VecDeque<(Cell, u64)>,
     drain: Drain,
     random: fastrand::Rng,
 }
@@ -51,9 +50,9 @@ impl StoreBuffer {
     }
 
     /// The newest value of a word in the buffer, which its own thread loads.
-    pub(crate) fn newest(&self, place: Place) -> Option<u64> {
+    pub(crate) fn newest(&self, cell: Cell) -> Option<u64> {
         let mut stores = self.stores.iter().rev();
-        let newest = stores.find(|(of, _)| *of == place);
+        let newest = stores.find(|(of, _)| *of == cell);
         newest.map(|(_, value)| *value)
     }
 
@@ -63,8 +62,8 @@ impl StoreBuffer {
         if !is_unordered || self.stores.is_empty() {
             return (!self.stores.is_empty()).then_some(0);
         }
-        let (place, _) = self.stores[self.random.usize(..self.stores.len())];
-        self.stores.iter().position(|(of, _)| *of == place)
+        let (cell, _) = self.stores[self.random.usize(..self.stores.len())];
+        self.stores.iter().position(|(of, _)| *of == cell)
     }
 
     fn waits_for(&self, page: Va) -> bool {
@@ -74,9 +73,9 @@ impl StoreBuffer {
 
 impl World<'_> {
     /// A thread stores.
-    pub(crate) fn buffer(&mut self, number: usize, place: Place, value: u64) {
+    pub(crate) fn buffer(&mut self, number: usize, cell: Cell, value: u64) {
         let buffer = &mut self.scripted[number].buffer;
-        buffer.stores.push_back((place, value));
+        buffer.stores.push_back((cell, value));
         if buffer.drain == Drain::Idle {
             self.drain_later(number);
         }
@@ -98,13 +97,13 @@ impl World<'_> {
         let Some(index) = buffer.next(is_unordered) else {
             return;
         };
-        let (place, value) = buffer.stores[index];
-        if self.find(number, place, Access::Write).is_none() {
-            self.scripted[number].buffer.drain = Drain::Waits(place.page);
-            self.fault_of(number, place.page, Access::Write);
+        let (cell, value) = buffer.stores[index];
+        if self.find(number, cell, Access::Write).is_none() {
+            self.scripted[number].buffer.drain = Drain::Waits(cell.page);
+            self.fault_of(number, cell.page, Access::Write);
             return;
         }
-        self.stored(number, place, value);
+        self.stored(number, cell, value);
         let buffer = &mut self.scripted[number].buffer;
         buffer.stores.remove(index);
         if buffer.is_empty() {
@@ -116,9 +115,8 @@ impl World<'_> {
 
     fn waiting_buffers(&self, blade: BladeId, page: PageRequest) -> Vec<usize> {
         let waits = |number: &usize| {
-            let program = &self.plan.programs[*number];
-            program.blade == blade
-                && program.domain == page.domain
+            self.plan.programs[*number].blade == blade
+                && self.threads[*number].domain == Some(page.domain)
                 && self.scripted[*number].buffer.waits_for(page.page)
         };
         (0..self.scripted.len()).filter(waits).collect()
@@ -136,7 +134,7 @@ impl World<'_> {
     pub(crate) fn failed_buffers(&mut self, blade: BladeId, page: PageRequest, refusal: Refusal) {
         for number in self.waiting_buffers(blade, page) {
             self.record(What::Failed(number, page.page, refusal));
-            if !self.may_fail(blade, page.page, refusal) {
+            if !self.may_fail(blade, page, refusal) {
                 self.fail(Failure::Refusal(blade, page.page, refusal));
             }
             self.drain_later(number);

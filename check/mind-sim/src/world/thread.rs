@@ -1,19 +1,21 @@
 //! Threads of programs: an access to a page in the cache succeeds at once, any other faults and
 //! waits.
 
+use mind_api::message::{OnLoss, Request};
 use mind_common::{
     addr::Va,
-    id::{BladeId, Connection},
+    id::{BladeId, Connection, DomainId},
     refusal::Refusal,
 };
-use mind_machines::{compute::Access, datagram::PageRequest};
+use mind_machines::{Node, compute::Access, datagram::PageRequest};
 
 use crate::{
     Failure, Flaw,
-    plan::{Op, Place, Program, QUICK},
-    trace::What,
-    world::host::Host,
-    world::mapped::request,
+    plan::{Mapping, Op, Place, Program, QUICK},
+    trace::{Cell, What},
+    world::agent::{Caller, Purpose},
+    world::host::{Flush, Host},
+    world::program::pid,
     world::{Event, World},
 };
 
@@ -56,8 +58,10 @@ pub(crate) struct Thread {
     length: usize,
     /// Counts its wake-ups.
     pub(crate) turn: u64,
-    /// The ticket that it entered its domain with.
-    pub(crate) entry: u32,
+    /// How often it was started again on this incarnation of its blade.
+    pub(crate) start: i32,
+    /// Its domain, once it has entered.
+    pub(crate) domain: Option<DomainId>,
     sync: (Va, u64),
     /// When it faulted last.
     since: u64,
@@ -74,7 +78,8 @@ impl Thread {
             next: 0,
             length: program.ops.len(),
             turn: 0,
-            entry: 0,
+            start: 0,
+            domain: None,
             sync: (Va(0), 0),
             since: 0,
             is_received: false,
@@ -97,18 +102,6 @@ impl Thread {
             self.state = State::Down;
             self.next = (self.next + usize::from(has_begun)).min(self.length);
             self.turn += 1;
-        }
-    }
-
-    /// That incarnation of the blade has flushed: returns the range of the request to the
-    /// controller.
-    pub(crate) fn flushed(&mut self, connection: Connection) -> Option<(Va, u64)> {
-        match &mut self.state {
-            State::Flushes(of, counts) if *of == connection => {
-                self.state = State::Asks(std::mem::take(counts));
-                Some(self.sync)
-            }
-            _ => None,
         }
     }
 }
@@ -165,9 +158,8 @@ impl World<'_> {
     /// Threads that wait for the page try again.
     pub(crate) fn wake(&mut self, blade: BladeId, page: PageRequest) {
         for number in 0..self.threads.len() {
-            let program = &self.plan.programs[number];
-            if program.blade == blade
-                && program.domain == page.domain
+            if self.plan.programs[number].blade == blade
+                && self.threads[number].domain == Some(page.domain)
                 && matches!(self.threads[number].state, State::Waits(at, _) if at == page.page)
             {
                 self.go_on_within(number, WAKE_UP);
@@ -197,101 +189,150 @@ impl World<'_> {
                 None | Some(0) => self.done_with_op(number),
                 Some(left) => self.go_on_after(number, left),
             },
-            Op::Mapping(mapping, region) => {
-                let machine = self.machines.get(&program.blade);
-                let connection =
-                    machine.and_then(|machine| Some(machine.host.as_ref()?.connection));
-                let area = self.plan.area_of(program.domain, region);
-                if let Some((connection, area)) = connection.zip(area) {
-                    thread.state = State::AwaitsController;
-                    let ticket = self.ticket(number);
-                    self.ask(connection, ticket, request(area, mapping));
-                } else {
-                    self.done_with_op(number);
-                }
-            }
-            Op::Sync(region) => {
-                let (start, length) = (region.base(), region.size());
-                let machine = self.machines.get(&program.blade);
-                let Some(host) = machine.and_then(|machine| machine.host.as_ref()) else {
+            Op::Mapping(mapping, area) => self.ask_mapping(number, mapping, area),
+            Op::Sync(area) => {
+                let (blade, length) = (program.blade, self.plan.areas[area].length());
+                let first = Place {
+                    area,
+                    page: 0,
+                    word: 0,
+                };
+                let Some(start) = self.mapped.cell(first).map(|cell| cell.page) else {
+                    return self.done_with_op(number);
+                };
+                let domain = thread.domain;
+                let Some(host) = self.host_of(number) else {
                     return;
                 };
                 let connection = host.connection;
                 // Pages that others wrote and no thread here has read are not counted.
                 let mut own = host.dirty();
-                own.retain(|page| region.contains(*page));
+                own.retain(|page| (start.0..start.0 + length).contains(&page.0));
                 let counts = own.into_iter().map(|page| (page, self.checker.count(page)));
                 let counts: Vec<_> = counts.collect();
                 let thread = &mut self.threads[number];
                 thread.state = State::Flushes(connection, counts);
                 thread.sync = (start, length);
-                self.flush_for(number, program.blade, start, length, program.domain);
+                let flush = Flush::Sync((number, thread.turn));
+                self.flush(blade, start, length, domain, flush);
             }
         }
     }
 
+    /// A thread maps, unmaps or protects an area, unless that makes no sense now.
+    fn ask_mapping(&mut self, number: usize, mapping: Mapping, area: usize) {
+        let Thread {
+            domain,
+            start,
+            turn,
+            ..
+        } = self.threads[number];
+        let request = domain.and_then(|domain| {
+            let process = (domain, pid(number, start));
+            self.mapped.request(self.plan, process, mapping, area)
+        });
+        let Some(request) = request else {
+            return self.done_with_op(number);
+        };
+        self.threads[number].state = State::AwaitsController;
+        let node = Node::Compute(self.plan.programs[number].blade);
+        let purpose = Purpose::Maps(Some((number, turn)), mapping, area);
+        self.ask(node, request, purpose);
+    }
+
+    /// The controller has answered a thread's request for a mapping.
+    pub(crate) fn go_on_after_mapping(&mut self, (number, turn): Caller) {
+        let thread = &self.threads[number];
+        if thread.turn == turn && thread.state == State::AwaitsController {
+            self.done_with_op(number);
+        }
+    }
+
+    /// That incarnation of the blade has flushed for a thread's sync: what it owns is given up.
+    pub(crate) fn flushed(&mut self, number: usize, turn: u64, connection: Connection) {
+        let thread = &mut self.threads[number];
+        let State::Flushes(of, counts) = &mut thread.state else {
+            return;
+        };
+        let Some(domain) = thread.domain.filter(|_| *of == connection && thread.turn == turn)
+        else {
+            return;
+        };
+        thread.state = State::Asks(std::mem::take(counts));
+        let (start, length) = thread.sync;
+        let sync = Request::Sync {
+            domain: domain.0,
+            va: start.0,
+            length,
+        };
+        let node = Node::Compute(connection.blade);
+        self.ask(node, sync, Purpose::Syncs((number, turn)));
+    }
+
     fn access(&mut self, number: usize, place: Place, loads: bool, stores: bool) {
+        let Some(cell) = self.mapped.cell(place) else {
+            return self.done_with_op(number);
+        };
         let value = self.queue.count();
         let access = if stores { Access::Write } else { Access::Read };
-        let Some(found) = self.find(number, place, access) else {
-            return self.wait_for(number, place.page, access);
+        let Some(found) = self.find(number, cell, access) else {
+            return self.wait_for(number, cell.page, access);
         };
         if loads {
-            self.loaded(number, place, found);
+            self.loaded(number, cell, found);
         }
         if stores {
-            self.stored(number, place, value);
+            self.stored(number, cell, value);
         }
         self.done_with_op(number);
     }
 
     /// What a thread finds in its blade's cache, unless the access faults.
-    pub(crate) fn find(&self, number: usize, place: Place, access: Access) -> Option<u64> {
+    pub(crate) fn find(&self, number: usize, cell: Cell, access: Access) -> Option<u64> {
         let host = self.host_of(number)?;
-        let cached = host.cache.get(&place.page)?;
-        let is_own = cached.domain == self.plan.programs[number].domain;
+        let cached = host.cache.get(&cell.page)?;
+        let is_own = Some(cached.domain) == self.threads[number].domain;
         let is_own = is_own || self.has(Flaw::ForeignPages);
         let may = is_own && (access == Access::Read || cached.is_writable);
-        may.then(|| cached.image[place.word])
+        may.then(|| cached.image[cell.word])
     }
 
     /// A thread has accessed a page, which must be of its domain.
     fn accessed(&mut self, number: usize, page: Va, is_cut: bool) {
-        let Program { blade, domain, .. } = self.plan.programs[number];
-        let owner = self.mapped.area(self.plan, page);
-        if !is_cut && owner.is_some_and(|area| area.domain != domain) {
+        let blade = self.plan.programs[number].blade;
+        if !is_cut && self.mapped.owner(page) != self.threads[number].domain {
             self.fail(Failure::Foreign(blade, page));
         }
     }
 
     /// A thread has loaded from the cache.
-    pub(crate) fn loaded(&mut self, number: usize, place: Place, found: u64) {
+    pub(crate) fn loaded(&mut self, number: usize, cell: Cell, found: u64) {
         let is_received = self.host_of(number).is_some_and(|host| !host.is_cut);
-        self.accessed(number, place.page, !is_received);
-        self.record(What::Loaded(number, place, found));
-        if is_received && let Err(wrong) = self.checker.load(place, found) {
+        self.accessed(number, cell.page, !is_received);
+        self.record(What::Loaded(number, cell, found));
+        if is_received && let Err(wrong) = self.checker.load(cell, found) {
             let blade = self.plan.programs[number].blade;
             self.fail(Failure::Wrong(blade, wrong));
         }
     }
 
     /// A thread stores into the cache, where the page is writable.
-    pub(crate) fn stored(&mut self, number: usize, place: Place, value: u64) {
+    pub(crate) fn stored(&mut self, number: usize, cell: Cell, value: u64) {
         let blade = self.plan.programs[number].blade;
         let machine = self.machines.get_mut(&blade);
         let Some(host) = machine.and_then(|machine| machine.host.as_mut()) else {
             return;
         };
         let is_cut = host.is_cut;
-        let Some(cached) = host.cache.get_mut(&place.page) else {
+        let Some(cached) = host.cache.get_mut(&cell.page) else {
             return;
         };
-        cached.image[place.word] = value;
+        cached.image[cell.word] = value;
         let image = cached.image;
-        self.accessed(number, place.page, is_cut);
-        self.record(What::Stored(number, place, value));
+        self.accessed(number, cell.page, is_cut);
+        self.record(What::Stored(number, cell, value));
         if !is_cut {
-            self.checker.stored(place.page, image);
+            self.checker.stored(cell.page, image);
         }
     }
 
@@ -309,11 +350,11 @@ impl World<'_> {
     }
 
     pub(crate) fn fault_of(&mut self, number: usize, page: Va, access: Access) {
-        let Some(connection) = self.host_of(number).map(|host| host.connection) else {
+        let connection = self.host_of(number).map(|host| host.connection);
+        let Some((connection, domain)) = connection.zip(self.threads[number].domain) else {
             return;
         };
         self.record(What::Fault(number, page, access));
-        let domain = self.plan.programs[number].domain;
         let load = self.load();
         let is_late = load.late_faults == 1000 || self.random.u32(0..1000) < load.late_faults;
         let most = if is_late { load.faults } else { 0 };
@@ -340,8 +381,8 @@ impl World<'_> {
         refusal: Refusal,
     ) {
         for number in 0..self.threads.len() {
-            let program = &self.plan.programs[number];
-            if program.blade != blade || program.domain != page.domain {
+            let is_there = self.plan.programs[number].blade == blade;
+            if !is_there || self.threads[number].domain != Some(page.domain) {
                 continue;
             }
             let State::Waits(at, wanted) = self.threads[number].state else {
@@ -358,9 +399,9 @@ impl World<'_> {
             let since = self.threads[number].since;
             let is_denied = refusal == Refusal::Denied && {
                 let tables = self.switch.tables();
-                self.mapped.denies(self.plan, tables, page, wanted, since)
+                self.mapped.denies(tables, page, wanted, since)
             };
-            if !is_denied && !self.may_fail(blade, page.page, refusal) {
+            if !is_denied && !self.may_fail(blade, page, refusal) {
                 self.fail(Failure::Refusal(blade, page.page, refusal));
             }
             self.done_with_op(number);
@@ -368,7 +409,7 @@ impl World<'_> {
         self.failed_buffers(blade, page, refusal);
     }
 
-    pub(crate) fn may_fail(&self, blade: BladeId, page: Va, refusal: Refusal) -> bool {
+    pub(crate) fn may_fail(&self, blade: BladeId, page: PageRequest, refusal: Refusal) -> bool {
         let host = self.machines.get(&blade).and_then(|m| m.host.as_ref());
         if host.is_none_or(|host| host.is_cut) {
             return true;
@@ -376,24 +417,17 @@ impl World<'_> {
         if matches!(refusal, Refusal::Denied | Refusal::Invalid) {
             return false;
         }
-        let area = self.mapped.area(self.plan, page);
-        let fails = area.is_some_and(|area| area.fails);
-        let is_lost = self
-            .controller
-            .lost()
-            .iter()
-            .any(|lost| lost.region.contains(page));
-        (fails && is_lost) || self.queue.now() < self.calm_at + FAILURES_UNTIL
+        let fails = self.on_loss(page.domain) == OnLoss::Fail;
+        (fails && self.is_lost(page.page))
+            || self.is_vma_lost(page.page)
+            || self.queue.now() < self.calm_at + FAILURES_UNTIL
     }
 
-    /// The controller has answered the thread's request; if that was a sync, the thread's writes
-    /// are in memory.
-    pub(crate) fn synced(&mut self, number: usize, is_done: bool) {
-        if self.threads[number].state == State::AwaitsController {
-            self.done_with_op(number);
-            return;
-        }
-        if let State::Asks(counts) = &mut self.threads[number].state {
+    /// The controller has answered a thread's sync; if it is done, the thread's writes are in memory.
+    pub(crate) fn synced(&mut self, (number, turn): Caller, is_done: bool) {
+        if self.threads[number].turn == turn
+            && let State::Asks(counts) = &mut self.threads[number].state
+        {
             for (page, count) in std::mem::take(counts) {
                 if is_done {
                     self.checker.acknowledged(page, count);

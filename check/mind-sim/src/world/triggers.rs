@@ -32,8 +32,8 @@ impl World<'_> {
         {
             let is_that =
                 |(of, what, ..): &(BladeId, PacketKind, u64, _)| *of == blade && *what == sort;
-            self.kept.retain(|kept| !is_that(kept));
-            self.kept.push((blade, sort, self.queue.now(), *packet));
+            self.kept_packets.retain(|kept| !is_that(kept));
+            self.kept_packets.push((blade, sort, self.queue.now(), *packet));
         }
     }
 
@@ -56,7 +56,7 @@ impl World<'_> {
         match trigger.effect {
             Effect::Arrives(sort) => {
                 let now = self.queue.now();
-                for &(blade, of, sent, packet) in &self.kept {
+                for &(blade, of, sent, packet) in &self.kept_packets {
                     if of != sort || !is_meant(blade) || now - sent > OLDEST {
                         continue;
                     }
@@ -81,11 +81,7 @@ impl World<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mind_common::{
-        addr::{Va, WINDOW_BASE},
-        directory::{Target, Want},
-        id::DomainId,
-    };
+    use mind_common::directory::{Target, Want};
     use mind_machines::compute::{
         Access,
         page::{Event as Step, Phase},
@@ -104,9 +100,9 @@ mod tests {
 
     /// The outcome of two blades that write a page in turn, with that trigger.
     fn outcome(follows: Trigger) -> Outcome {
-        let domain = DomainId(1);
         let place = Place {
-            page: Va(WINDOW_BASE),
+            area: 0,
+            page: 0,
             word: 0,
         };
         let turn = |number: u8, turn: u64| {
@@ -115,7 +111,7 @@ mod tests {
         };
         let programs = [0, 1].map(|number| Program {
             blade: blade(number),
-            domain,
+            domain: 0,
             ops: (0..WRITES).flat_map(|write| turn(number, write)).collect(),
         });
         let plan = Plan {

@@ -1,7 +1,6 @@
 //! The triggers of contention runs: what is possible and hardly ever coincides by chance.
 
 use mind_common::{
-    addr::Region,
     directory::{Prior, State, Target, Want, Word},
     id::BladeSet,
     refusal::Refusal,
@@ -12,7 +11,7 @@ use mind_machines::compute::{
     page::{Event, Phase},
 };
 
-use super::Kind;
+use super::{AREA, Kind};
 use crate::{
     coverage::{Happening, Kind as WordKind, Pair},
     plan::{Change, Disturbance, MILLISECOND, blade},
@@ -20,12 +19,12 @@ use crate::{
 };
 
 /// What follows in a contention.
-pub(super) fn triggers(kind: Kind, region: Region) -> Vec<Trigger> {
+pub(super) fn triggers(kind: Kind) -> Vec<Trigger> {
     match kind {
         Kind::Losses | Kind::PacketLoss => late_requests(),
         Kind::LatePackets => {
             let mut triggers = late_requests();
-            triggers.extend(repeats(region));
+            triggers.extend(repeats());
             triggers
         }
         Kind::Protection => denials(),
@@ -64,14 +63,14 @@ fn late_requests() -> Vec<Trigger> {
 
 /// A blade that has sent an UPGRADE hangs until it must repeat it, and then the region is reset, or
 /// the other blade crashes.
-fn repeats(region: Region) -> Vec<Trigger> {
+fn repeats() -> Vec<Trigger> {
     let asks = Pair::Page(Phase::Shared, Event::Fault(Access::Write));
     let hang = |number| {
         let lasts = 5 * MILLISECOND;
         let blade = blade(number);
         Effect::Happens(Disturbance::Hang { blade, lasts })
     };
-    let reset = Effect::Happens(Disturbance::Change(Change::Reset, region.base()));
+    let reset = Effect::Happens(Disturbance::Change(Change::Reset, AREA, 0));
     let again = Happening::Request(Want::Upgrade, true);
     let states = [State::Modified, State::Shared, State::Invalid];
     let repeats = states.map(|state| Pair::Word(WordKind::of_state(state), again));

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use mind_common::addr::{PAGE_SHIFT, Region, Va};
 use mind_machines::Node;
 
-use super::{DOMAIN, LEAVERS, MICROSECOND};
+use super::{AREA, LEAVERS, MICROSECOND};
 use crate::plan::{
     Change, DRAWN_WORDS, Disturbance, MILLISECOND, Mapping, Op, Place, Program, blade,
 };
@@ -13,19 +12,15 @@ use crate::plan::{
 /// A sequence under construction: operations of threads, and disturbances.
 pub(super) struct Script {
     pub(super) random: fastrand::Rng,
-    pub(super) region: Region,
     pub(super) programs: Vec<Program>,
     pub(super) disturbances: Vec<(u64, Disturbance)>,
 }
 
 impl Script {
-    fn page(&self, number: u64) -> Va {
-        Va(self.region.base().0 + (number << PAGE_SHIFT))
-    }
-
     fn place(&mut self, page: u64) -> Place {
         Place {
-            page: self.page(page),
+            area: AREA,
+            page,
             word: self.random.usize(0..DRAWN_WORDS),
         }
     }
@@ -54,7 +49,7 @@ impl Script {
     /// The area is mapped anew, so that losses do not count any more.
     fn begin_anew(&mut self, at: u64) {
         for (after, mapping) in [(0, Mapping::Unmap), (400 * MICROSECOND, Mapping::Map)] {
-            let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
+            let mapping = Disturbance::Mapping(mapping, AREA);
             self.disturbances.push((at + after, mapping));
         }
     }
@@ -85,7 +80,7 @@ impl Script {
             (2_400, Mapping::MakeReadOnly),
             (5_000, Mapping::MakeWritable),
         ] {
-            let mapping = Disturbance::Mapping(mapping, DOMAIN, self.region);
+            let mapping = Disturbance::Mapping(mapping, AREA);
             self.disturbances.push((us(after), mapping));
         }
         // The other page keeps the invalidation from being answered when this one is given up.
@@ -141,13 +136,13 @@ impl Script {
         let written = self.random.u64(0..2);
         self.store(0, written, us(0));
         let change = [Change::Split, Change::Merge][(round % 2) as usize];
-        let change = Disturbance::Change(change, self.region.base());
+        let change = Disturbance::Change(change, AREA, 0);
         self.disturbances.push((us(200), change));
         let then = us(self.random.u64(250..800));
         if self.random.bool() {
             self.store(0, 1 - written, then);
         } else {
-            let sync = Op::Sync(self.region);
+            let sync = Op::Sync(AREA);
             self.programs[0].ops.extend([Op::Until(then), sync]);
         }
     }
@@ -161,7 +156,7 @@ impl Script {
     /// Episodes of a slot that is used for the first time begin as low as those of the first one.
     pub(super) fn numbers(&mut self, at: u64) {
         let us = |after: u64| at + after * MICROSECOND;
-        let split = Disturbance::Change(Change::Split, self.region.base());
+        let split = Disturbance::Change(Change::Split, AREA, 0);
         self.disturbances.push((us(900), split));
         let first = self.random.usize(0..2);
         let before = [0, 300, 600].into_iter();
@@ -185,7 +180,7 @@ impl Script {
             self.load(0, 0, us(600));
         }
         // It repeats the request 4 ms later.
-        let reset = Disturbance::Change(Change::Reset, self.region.base());
+        let reset = Disturbance::Change(Change::Reset, AREA, 0);
         match self.random.u8(0..8) {
             0 | 1 => {
                 for after in [5_000, 5_700] {
@@ -212,7 +207,7 @@ impl Script {
     pub(super) fn halves(&mut self, at: u64) {
         let us = |after: u64| at + after * MICROSECOND;
         let [split, merge] = [Change::Split, Change::Merge]
-            .map(|change| Disturbance::Change(change, self.region.base()));
+            .map(|change| Disturbance::Change(change, AREA, 0));
         self.disturbances.push((us(0), split));
         let written = self.random.u64(0..2);
         self.store(0, written, us(1_500));

@@ -1,0 +1,145 @@
+//! Runs with many requests to the controller under way at once: programs of several domains map, unmap, protect and sync
+//! their areas while others fault on them, regions change, blades of both kinds crash, and the controller dies.
+
+use mind_machines::Node;
+
+use super::{
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, OnLoss, Op,
+    Place, Plan, Program, blade, general, generator,
+};
+
+/// The run of a seed.
+pub(super) fn plan(seed: u64) -> Plan {
+    let mut random = generator(seed, 1);
+    let random = &mut random;
+    let blades = random.u8(2..=5);
+    let memories = random.u8(1..=2);
+    let domains: Vec<_> = (0..random.u8(1..=3))
+        .map(|_| match random.bool() {
+            true => OnLoss::Fail,
+            false => OnLoss::LastWritten,
+        })
+        .collect();
+    let areas: Vec<_> = (0..random.usize(2..=6))
+        .map(|number| Area {
+            domain: number % domains.len(),
+            order: random.u8(0..=4),
+            is_writable: random.u8(0..8) != 0,
+            is_mapped: random.u8(0..4) != 0,
+        })
+        .collect();
+    let until = random.u64(20 * MILLISECOND..100 * MILLISECOND);
+    let programs = programs(random, blades, &areas);
+    let disturbances = disturbances(random, (blades, memories), &areas, until);
+    Plan {
+        seed,
+        blades,
+        memories,
+        capacity: match random.bool() {
+            true => random.usize(1..=4),
+            false => 1024,
+        },
+        domains,
+        areas,
+        programs,
+        pace: 2_000 << random.u32(0..9),
+        load: Load {
+            controller: 2_000 << random.u32(0..9),
+            ..Load::default()
+        },
+        network_faults: NetworkFaults {
+            loss: random.u32(0..=50),
+            duplication: random.u32(0..=200),
+            lateness: random.u32(0..=100),
+            latest: random.u64(0..=MILLISECOND),
+            until,
+        },
+        disturbances,
+        triggers: Vec::new(),
+        flaw: None,
+    }
+}
+
+/// One or two threads a blade and domain, of which every fifth operation is a request.
+fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Program> {
+    let length = random.usize(20..=120);
+    let mut programs = Vec::new();
+    for number in 0..blades {
+        for _ in 0..random.u8(1..=3) {
+            let domain = areas[random.usize(0..areas.len())].domain;
+            let own: Vec<_> = (0..areas.len())
+                .filter(|number| areas[*number].domain == domain)
+                .collect();
+            let ops = (0..length).map(|_| {
+                let area = own[random.usize(0..own.len())];
+                let place = Place {
+                    area,
+                    page: random.u64(0..areas[area].pages()),
+                    word: random.usize(0..DRAWN_WORDS),
+                };
+                match random.u8(0..20) {
+                    0 => Op::Mapping(Mapping::Unmap, area),
+                    1 | 2 => Op::Mapping(Mapping::Map, area),
+                    3 => Op::Mapping(general::mapping(random), area),
+                    4 => Op::Sync(area),
+                    5 => Op::Exchange(place),
+                    6..14 => Op::Store(place),
+                    _ => Op::Load(place),
+                }
+            });
+            let ops = ops.collect();
+            programs.push(Program {
+                blade: blade(number),
+                domain,
+                ops,
+            });
+        }
+    }
+    programs
+}
+
+fn disturbances(
+    random: &mut fastrand::Rng,
+    (blades, memories): (u8, u8),
+    areas: &[Area],
+    until: u64,
+) -> Vec<(u64, Disturbance)> {
+    let memory_crashes = random.bool();
+    let mut list: Vec<_> = (0..random.usize(4..=40))
+        .map(|_| {
+            let at = random.u64(0..until);
+            let area = random.usize(0..areas.len());
+            let page = random.u64(0..areas[area].pages());
+            let compute = blade(random.u8(0..blades));
+            let what = match random.u8(0..20) {
+                0..3 => Disturbance::Change(Change::Reset, area, page),
+                3..7 => Disturbance::Change(Change::Split, area, page),
+                7..10 => Disturbance::Change(Change::Merge, area, page),
+                10 | 11 => Disturbance::Mapping(general::mapping(random), area),
+                12 => Disturbance::Crash {
+                    blade: compute,
+                    noticed: random.u64(0..2 * MILLISECOND),
+                    back: random.u64(MILLISECOND..10 * MILLISECOND),
+                },
+                13 => Disturbance::Hang {
+                    blade: compute,
+                    lasts: random.u64(0..20 * MILLISECOND),
+                },
+                14 | 15 => general::controller_dies(random, blades),
+                16 if memory_crashes => general::memory_crash(random, memories),
+                17 => Disturbance::Unzeroed {
+                    memory: random.u8(0..memories),
+                    lasts: random.u64(0..20 * MILLISECOND),
+                },
+                18 => general::exit(random, compute, areas[area].domain),
+                _ => Disturbance::LinkDown {
+                    node: Node::Memory(random.u8(0..memories)),
+                    lasts: random.u64(0..10 * MILLISECOND),
+                },
+            };
+            (at, what)
+        })
+        .collect();
+    list.sort_by_key(|(at, _)| *at);
+    list
+}

@@ -1,0 +1,115 @@
+//! Memory blades: what they keep, what they are told to do, and how they crash.
+
+use mind_api::{
+    errno::{Errno, Failure as Refused},
+    message::{Command, Report},
+};
+use mind_common::{
+    addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
+    id::Connection,
+};
+use mind_machines::{Node, control::Session, datagram::Datagram, memory::Memory};
+
+use crate::{
+    Flaw,
+    plan::Image,
+    trace::What,
+    world::{Event, World},
+};
+
+/// The longest that a packet takes which is not late, in nanoseconds.
+const LONGEST: u64 = 10_000;
+
+impl World<'_> {
+    /// A memory blade is registered: it is empty. Requests to an earlier incarnation look like those to this one, and must
+    /// not be answered with its zeros: it does not listen before they are gone.
+    pub(crate) fn begin_memory(&mut self, number: u8) {
+        self.memories.insert(number, Memory::new(self.memory_pages));
+        if !self.is_starting {
+            let gone = self.queue.now() + self.plan.network_faults.latest + LONGEST;
+            self.deaf_until.insert(number, gone);
+        }
+    }
+
+    /// A memory blade crashes and loses what it kept; the controller finds out, and the blade registers again.
+    pub(crate) fn crash_memory(&mut self, number: u8, noticed: u64, back: u64) {
+        if self.memories.remove(&number).is_some() {
+            let node = Node::Memory(number);
+            self.end_agent(node, noticed);
+            self.queue.after(back, Event::Begin(node));
+        }
+    }
+
+    /// An incarnation of a memory blade has joined: what is in no vma is zeros.
+    pub(crate) fn memory_joined(&mut self, number: u8) {
+        for page in self.checker.pages() {
+            let is_free = self.controller.books().domains.vma_at(page).is_none();
+            if page.slice() == Some(number) && is_free {
+                self.checker.zeroed(page);
+            }
+        }
+    }
+
+    /// Whether the controller has reported that the page's vma is lost with its memory blade.
+    pub(crate) fn is_vma_lost(&self, page: Va) -> bool {
+        let before = self.lost_vmas.range(..=page).next_back();
+        before.is_some_and(|(va, length)| page.0 < va.0 + length)
+    }
+
+    pub(crate) fn at_memory(&mut self, number: u8, mut packet: Datagram<Image>) {
+        let node = Node::Memory(number);
+        self.record(What::Arrived(node, packet));
+        self.break_memory(number, &mut packet);
+        let is_deaf = self.deaf_until.get(&number) > Some(&self.queue.now());
+        let Some(memory) = self.memories.get_mut(&number).filter(|_| !is_deaf) else {
+            return;
+        };
+        let (_, answer) = memory.handle(packet);
+        if let Some(answer) = answer {
+            self.send(node, answer);
+        }
+    }
+
+    pub(crate) fn command_memory(&mut self, session: Session, number: u8, order: u64, command: &Command) {
+        let fences = !self.has(Flaw::NoFences);
+        let Some(memory) = self.memories.get_mut(&number) else {
+            return;
+        };
+        let mut result = Ok(Report::Done);
+        match *command {
+            Command::ZeroPages { .. } if self.mapped.unzeroed(number) > self.queue.now() => {
+                let message = "pages cannot be zeroed".to_owned();
+                result = Err(Refused::new(Errno::EIO, message));
+            }
+            Command::ZeroPages { first, count } => {
+                memory.zero(first, count);
+                let base = WINDOW_BASE + (u64::from(number) << SLICE_SHIFT);
+                for page in first..first + count {
+                    self.checker.zeroed(Va(base + (page << PAGE_SHIFT)));
+                }
+            }
+            Command::FencePages { first, count } if fences => memory.fence(first, count),
+            Command::FencePages { .. } => {}
+            Command::FenceBlade { qp } => {
+                if let Some(connection) = Connection::from_qp(qp) {
+                    memory.fence_blade(connection);
+                }
+            }
+            Command::Leave
+            | Command::FlushRange { .. }
+            | Command::Identify
+            | Command::CountCache => return,
+        }
+        self.report(session, order, result);
+    }
+
+    /// The content of a page in memory.
+    pub(crate) fn in_memory(&self, page: Va) -> Image {
+        let kept = self.switch.tables().location(page);
+        let memory = kept.and_then(|kept| {
+            let memory = self.memories.get(&u8::try_from(kept.blade).ok()?)?;
+            Some(memory.page(kept.offset.0 >> PAGE_SHIFT).data)
+        });
+        memory.unwrap_or_default()
+    }
+}

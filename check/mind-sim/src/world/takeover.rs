@@ -1,0 +1,177 @@
+//! The controller dies at any of its outputs, and another one takes over; agents come back to it.
+
+use mind_api::message::Request;
+use mind_common::id::BladeId;
+use mind_machines::{
+    Node,
+    control::{Controller, Input, Session, books::blades::Incarnation},
+};
+
+use crate::{
+    plan::{DYING, GRACE, MILLISECOND},
+    trace::What,
+    world::agent::{Purpose, RESTART},
+    world::{Event, World},
+};
+
+/// How long it takes until an agent learns that its connection is lost, in nanoseconds.
+const FOUND: std::ops::Range<u64> = 0..20 * MILLISECOND;
+/// How long an agent waits before it connects again, in nanoseconds.
+const RETRY: std::ops::Range<u64> = MILLISECOND..100 * MILLISECOND;
+/// How long an agent that comes back too late takes, in nanoseconds.
+const LATE: u64 = GRACE + 200 * MILLISECOND;
+
+/// How the controller dies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Death {
+    /// Before which of its outputs.
+    outputs: u64,
+    /// How long until another one takes over, in nanoseconds.
+    back: u64,
+    /// The blade whose agent comes back too late.
+    late: Option<BladeId>,
+}
+
+impl World<'_> {
+    /// The controller dies before the so-manyth of its outputs, or after a while if it says less.
+    pub(crate) fn let_controller_die(&mut self, outputs: u64, back: u64, late: Option<BladeId>) {
+        if self.death.is_none() && !self.is_down {
+            self.death = Some(Death {
+                outputs,
+                back,
+                late,
+            });
+            self.queue.after(DYING, Event::Die(self.deaths));
+        }
+    }
+
+    /// Whether the controller dies instead of saying something.
+    pub(crate) fn dies_now(&mut self) -> bool {
+        let Some(death) = &mut self.death else {
+            return false;
+        };
+        match death.outputs.checked_sub(1) {
+            Some(left) => death.outputs = left,
+            None => self.die(),
+        }
+        self.is_down
+    }
+
+    /// The controller dies at the latest, if it is the one after so many deaths.
+    pub(crate) fn die_at_last(&mut self, deaths: u64) {
+        if self.deaths == deaths {
+            self.die();
+        }
+    }
+
+    fn die(&mut self) {
+        let Some(Death { back, late, .. }) = self.death.take() else {
+            return;
+        };
+        self.record(What::Died);
+        self.deaths += 1;
+        self.is_down = true;
+        self.late = late;
+        self.forget_step();
+        let mut lost = self.close_connections();
+        lost.sort_unstable();
+        for session in lost {
+            let found = self.random.u64(FOUND);
+            self.queue.after(found, Event::SessionLost(session));
+        }
+        self.queue.after(back, Event::TakeOver);
+    }
+
+    /// Another controller takes over.
+    pub(crate) fn take_over(&mut self) {
+        self.is_down = false;
+        let records = self.records.clone();
+        let now = self.queue.now();
+        self.controller = Controller::take_over(self.config, records, now);
+        self.step_later();
+    }
+
+    /// An agent's connection is lost: it connects again. A daemon that is not registered yet begins anew.
+    pub(crate) fn session_lost(&mut self, session: Session) {
+        let Some(node) = self.connections.get(&session).map(|it| it.node) else {
+            return;
+        };
+        let late = self.late.map(Node::Compute) == Some(node);
+        let Some(agent) = self.agents.get_mut(&node) else {
+            return;
+        };
+        if agent.session != Some(session) {
+            return;
+        }
+        agent.session = None;
+        // The controller finds out, too, if it is still the one.
+        self.queue.after(0, Event::Closed(session));
+        match agent.incarnation {
+            Some(incarnation) => {
+                let delay = match late {
+                    true => LATE,
+                    false => self.random.u64(RETRY),
+                };
+                let again = Event::Reconnect(node, incarnation);
+                self.queue.after(delay, again);
+            }
+            None => {
+                self.end_agent(node, 0);
+                self.queue.after(RESTART, Event::Begin(node));
+            }
+        }
+    }
+
+    /// An agent connects again, and says which incarnation of its blade it is of.
+    pub(crate) fn reconnect(&mut self, node: Node, incarnation: Incarnation) {
+        let is_it = |agent: &crate::world::agent::Agent| {
+            agent.session.is_none() && agent.incarnation == Some(incarnation)
+        };
+        if !self.agents.get(&node).is_some_and(is_it) {
+            return;
+        }
+        if self.is_down {
+            let delay = self.random.u64(RETRY);
+            let again = Event::Reconnect(node, incarnation);
+            return self.queue.after(delay, again);
+        }
+        let session = self.connect(node);
+        let request = Request::Resume {
+            kind: incarnation.kind,
+            number: incarnation.number,
+            incarnation: incarnation.incarnation,
+        };
+        if let Some(agent) = self.agents.get_mut(&node) {
+            let id = agent.begin_call(request, Purpose::Resumes);
+            agent.session = Some(session);
+            let input = Input::Resume {
+                session,
+                id,
+                incarnation,
+            };
+            self.send_to_controller(session, input);
+        }
+    }
+
+    /// The controller has answered an agent that came back: what it has no answer to is asked again, or its blade's
+    /// incarnation is over.
+    pub(crate) fn resumed(&mut self, node: Node, is_known: bool) {
+        if is_known {
+            let calls = self.agents.get(&node).map(|agent| agent.waiting());
+            for id in calls.unwrap_or_default() {
+                self.send_call(node, id);
+            }
+            return;
+        }
+        match node {
+            Node::Compute(blade) => {
+                self.end(blade, 0);
+            }
+            Node::Memory(number) => {
+                self.memories.remove(&number);
+                self.end_agent(node, 0);
+            }
+        }
+        self.queue.after(RESTART, Event::Begin(node));
+    }
+}
