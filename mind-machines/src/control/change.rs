@@ -640,7 +640,7 @@ fn mutated(change: Change, which: Which, old: Word, new: Word) -> Word {
     let is_merged = change == Change::Merge && which == Which::First && old.prior().is_some();
     let is_forced = old.state() == State::SharedToModified;
     if Mutant::MergeForgetsSharers.is_active() && is_merged
-        || Mutant::SeizedFromListed.is_active() && is_forced
+        || Mutant::OnlyListedFlushed.is_active() && is_forced
     {
         return new.with_blades(old.blades());
     }
