@@ -36,6 +36,8 @@ pub enum Violation {
     Refused(Refusal),
     /// A write-back was refused for good.
     Lost(Refusal),
+    /// The controller did not do what it was asked for.
+    Failed,
 }
 
 /// The copies of a page that programs can access on blades that the switch accepts packets from.
@@ -68,13 +70,20 @@ pub fn latest_is_read(world: &World) -> bool {
 
 /// The last acknowledged write, or a newer one, is not lost (guarantee 2).
 pub fn acknowledged_is_kept(world: &World) -> bool {
-    world.books.iter().enumerate().all(|(number, book)| {
-        let age = world.memory.page(number as u64).data.age;
-        match book.writer {
-            None => age == Age::Latest,
-            Some(_) => age >= Age::Acknowledged,
-        }
-    })
+    !world.rights.is_mapped
+        || world.books.iter().enumerate().all(|(number, book)| {
+            let age = world.memory.page(number as u64).data.age;
+            match book.writer {
+                None => age == Age::Latest,
+                Some(_) => age >= Age::Acknowledged,
+            }
+        })
+}
+
+/// No program can do more with a page than its domain may.
+pub fn rights_are_kept(world: &World) -> bool {
+    (0..world.books.len())
+        .all(|number| copies(world, number).all(|(_, mapping, _)| mapping <= world.rights.most))
 }
 
 /// When nothing is under way, the directory lists every blade with a copy, and as owner the blade

@@ -73,8 +73,9 @@ pub(super) struct Changing {
     change: Change,
     runs: Vec<Run>,
     stage: Stage,
-    /// The swap under way: of which word of the run, and of which blade that is gone, if that is why.
-    swapping: Option<(Which, Word, Option<BladeId>)>,
+    /// The word of the run that is looked at or swapped; with what it is to become and the blade that is gone, if that
+    /// is why.
+    swapping: Option<(Which, Option<(Word, BladeId)>)>,
 }
 
 impl Changing {
@@ -87,6 +88,7 @@ impl Changing {
     }
 
     /// Every word that it remembers, for a model checker that renames episodes.
+    #[cfg(feature = "model")]
     pub(super) fn visit_words(&mut self, visit: &mut impl FnMut(&mut Word)) {
         for run in &mut self.runs {
             run.words.iter_mut().flatten().for_each(&mut *visit);
@@ -104,7 +106,7 @@ impl Changing {
                 *episode = word.episode();
             }
         }
-        if let Some((_, word, _)) = &mut self.swapping {
+        if let Some((_, Some((word, _)))) = &mut self.swapping {
             visit(word);
         }
         if let Stage::Rewiring(acts) = &mut self.stage {
@@ -113,6 +115,15 @@ impl Changing {
                     visit(word);
                 }
             }
+        }
+    }
+
+    /// The operations that fence blades which did not flush, for a model checker that renames operations.
+    #[cfg(feature = "model")]
+    pub(super) const fn fencing_mut(&mut self) -> Option<&mut BTreeSet<OperationId>> {
+        match &mut self.stage {
+            Stage::Departing(fencing) => Some(fencing),
+            _ => None,
         }
     }
 
@@ -273,11 +284,11 @@ impl Controller {
                 continue;
             };
             let Some(word) = run.words[index] else {
-                changing.swapping = Some((which, Word::default(), None));
+                changing.swapping = Some((which, None));
                 return self.act(id, operation, Act::Look { slot }, Task::Change(changing));
             };
             if let Some((blade, new)) = self.forgotten(word) {
-                changing.swapping = Some((which, new, Some(blade)));
+                changing.swapping = Some((which, Some((new, blade))));
                 run.words[index] = None;
                 let old = word;
                 return self.act(
@@ -290,17 +301,15 @@ impl Controller {
         }
         let [first, second] = run.words.map(Option::unwrap_or_default);
         let next = run.procedure.next(now, first, second);
-        run.next = Some(next);
+        // They have said what they had to say, and may change; after a swap, whether it was made shows in them.
+        run.words = [None; 2];
         if let Do::Swap {
             slot: which,
             old,
             new,
         } = next
         {
-            // Whether it was still there shows in the words.
-            run.next = None;
-            run.words = [None; 2];
-            changing.swapping = Some((which, new, None));
+            changing.swapping = Some((which, None));
             #[cfg(feature = "mutants")]
             let new = mutated(changing.change, which, old, new);
             if let Some(slot) = changing.runs[number].slot(which) {
@@ -312,6 +321,7 @@ impl Controller {
                 );
             }
         }
+        changing.runs[number].next = Some(next);
         changing.stage = Stage::Words(number + 1);
         operation.tasks.push(Task::Change(changing));
     }
@@ -324,12 +334,11 @@ impl Controller {
         number: usize,
         word: Word,
     ) {
-        let Some((which, wanted, gone)) = changing.swapping.take() else {
+        let Some((which, forgetting)) = changing.swapping.take() else {
             return;
         };
         let run = &mut changing.runs[number];
-        let is_swapped = word.raw() == wanted.raw();
-        if let Some(gone) = gone.filter(|_| is_swapped) {
+        if let Some((_, gone)) = forgetting.filter(|(wanted, _)| word.raw() == wanted.raw()) {
             self.lost_in_passing(operation, run, which, gone, word);
         }
         run.words[which as usize] = Some(word);

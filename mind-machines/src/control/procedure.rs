@@ -207,7 +207,8 @@ impl Procedure {
         self.change
     }
 
-    /// The episode in which it watches a busy region, for somebody who renames episodes.
+    /// The episode in which it watches a busy region, for a model checker that renames episodes.
+    #[cfg(feature = "model")]
     pub const fn watched_mut(&mut self) -> Option<&mut Episode> {
         match &mut self.stage {
             Stage::Watching(episode) => episode.as_mut(),
