@@ -1,6 +1,5 @@
 //! The actions that are possible in a state.
 
-use mind_common::id::BladeId;
 use mind_common::permission::PermissionClass;
 use mind_machines::{
     compute::{
@@ -13,7 +12,7 @@ use mind_machines::{
 use crate::{
     canonical::is_noise,
     control::{Message, connection},
-    world::{Flight, STRANGER, World, page},
+    world::{Flight, World, page},
 };
 
 /// An action: an event of the system or of the network.
@@ -135,7 +134,7 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
                     });
                 }
             };
-            if budget.faults != Some(0) && is_placed(world, blade) {
+            if budget.faults != Some(0) && host.is_ready {
                 if copy.mapping == PermissionClass::None {
                     fault(Access::Read, false);
                 }
@@ -243,13 +242,6 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
             });
         }
     }
-}
-
-/// Whether programs of the blade's current incarnation have been started.
-fn is_placed(world: &World, blade: usize) -> bool {
-    let tables = world.switch.tables();
-    let id = BladeId::new(blade as u8);
-    !world.is_accepted(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
 }
 
 /// Whether a registration of an absent blade is on its way to the agent.

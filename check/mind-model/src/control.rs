@@ -7,7 +7,7 @@ use mind_api::{
     errno::{Errno, Failure},
     message::{BladeKind, Command, OnLoss, RegionChange, Registration, Reply, Report, Request},
 };
-use mind_common::id::{BladeId, Connection};
+use mind_common::id::Connection;
 use mind_machines::{
     Node,
     control::{Act, Config, Controller, Input, Output, Seen, Session, books::tables::Key},
@@ -17,7 +17,7 @@ use mind_machines::{
 use crate::{
     property::Violation,
     setting::Setting,
-    world::{DOMAIN, Host, STRANGER, World, page},
+    world::{DOMAIN, Host, World, page},
 };
 
 /// The session of an operator.
@@ -26,6 +26,8 @@ const OPERATOR: Session = Session(1 << 32);
 pub const OF_MEMORY: Session = Session(1 << 33);
 /// The number of an order that the controller does not wait for any more.
 pub const OVER: u64 = u64::MAX - 1;
+/// The number of the request by which the last process of a blade enters its domain.
+const LAST_ENTRY: u64 = 2;
 /// The process that each domain has on each blade.
 const PID: i32 = 1;
 
@@ -233,6 +235,11 @@ impl World {
                 }
                 self.links.push((session, Message::Registered));
             }
+            Ok(Reply::Entered { .. }) if id == LAST_ENTRY => {
+                if let Some(host) = connection(session).and_then(|of| self.host_mut(of)) {
+                    host.is_ready = true;
+                }
+            }
             Ok(_) => self.answered(id, true),
             Err(_) => {
                 // A program whose blade is gone may ask in vain.
@@ -280,7 +287,7 @@ impl World {
         let number = usize::from(connection.blade.get());
         if message == Message::Registered {
             self.hosts[number] = Some(Host::new(connection, &self.setting));
-            for (id, domain) in [(1, "d"), (2, "s")] {
+            for (id, domain) in [(1, "d"), (LAST_ENTRY, "s")] {
                 let enter = Request::EnterProcess {
                     domain: domain.to_owned(),
                     pid: PID,
@@ -290,8 +297,7 @@ impl World {
             }
             return;
         }
-        let is_it = |host: &Host| host.blade.connection() == connection;
-        if !self.hosts[number].as_ref().is_some_and(is_it) {
+        if self.host_mut(connection).is_none() {
             return;
         }
         match message {
@@ -304,6 +310,12 @@ impl World {
             Message::Order(_, Command::Leave) => self.hosts[number] = None,
             _ => {}
         }
+    }
+
+    /// The blade with that connection, if it is there.
+    fn host_mut(&mut self, of: Connection) -> Option<&mut Host> {
+        let host = self.hosts.get_mut(usize::from(of.blade.get()))?.as_mut();
+        host.filter(|host| host.blade.connection() == of)
     }
 
     /// Runs the controller, and all agents, to the end.
@@ -322,12 +334,10 @@ impl World {
 
     /// The compute blade whose program asks for memory: the first of those that are ready.
     pub(crate) fn asker(&self) -> Option<Connection> {
-        let blades = (0..self.hosts.len()).filter(|at| self.is_accepted(*at));
-        let ready = blades.filter(|at| {
-            let blade = BladeId::new(*at as u8);
-            blade.is_some_and(|blade| self.switch.tables().is_placed(STRANGER, blade))
-        });
-        let mut hosts = ready.filter_map(|at| self.hosts[at].as_ref());
-        hosts.next().map(|host| host.blade.connection())
+        let hosts = self.hosts.iter().flatten();
+        let mut ready = hosts
+            .filter(|host| host.is_ready)
+            .map(|host| host.blade.connection());
+        ready.find(|of| self.accepts(*of))
     }
 }

@@ -61,6 +61,8 @@ pub struct Host {
     pub blade: Blade,
     /// The pages, by number.
     pub cache: Vec<Copied>,
+    /// Whether processes of both domains run on it.
+    pub is_ready: bool,
     /// The atomic operation under way.
     pub operation: Option<Operation>,
     /// Of which pages threads wait that may be denied their access, by number.
@@ -74,6 +76,7 @@ impl Host {
         Self {
             blade: Blade::new(config),
             cache: vec![Copied::default(); usize::from(setting.pages)],
+            is_ready: false,
             operation: None,
             excused: vec![false; usize::from(setting.pages)],
         }
