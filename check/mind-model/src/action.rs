@@ -217,7 +217,7 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
             out.push(Action::Hear(*session));
         }
     }
-    if world.acts {
+    if world.wanted().is_some() {
         out.push(Action::Control);
     }
     let is_still = is_still(world);
@@ -258,5 +258,5 @@ fn is_still(world: &World) -> bool {
     let mut network = world.network.iter();
     network.all(|flight| world.is_put_off(flight) || is_noise(world, flight))
         && world.links.is_empty()
-        && !world.acts
+        && world.wanted().is_none()
 }

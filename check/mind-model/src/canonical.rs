@@ -22,7 +22,6 @@ use mind_common::{
     id::BladeId,
     memory::Claim,
     serial::{Episode, Seq, Version},
-    wire::{Cost, Syndrome},
 };
 use mind_machines::{Node, compute::model::Numbers, datagram::Body};
 use rustc_hash::FxHasher;
@@ -104,14 +103,8 @@ fn forget(world: &mut World) {
         network, switch, ..
     } = world;
     for flight in &mut *network {
-        let packet = &mut flight.packet;
-        match &mut packet.body {
-            Body::Answer { cost, .. } | Body::Forward { cost, .. } => *cost = Cost::default(),
-            Body::Acknowledge { version, syndrome } => {
-                let _: &Syndrome = syndrome;
-                *version = Version::default();
-            }
-            _ => {}
+        if let Body::Acknowledge { version, .. } = &mut flight.packet.body {
+            *version = Version::default();
         }
     }
     for index in 0..switch.slots().len() {

@@ -10,7 +10,7 @@ use mind_api::{
 use mind_common::id::Connection;
 use mind_machines::{
     Node,
-    control::{Act, Config, Controller, Input, Output, Seen, Session, books::tables::Key},
+    control::{Act, Config, Input, Output, Seen, Session, books::tables::Key},
     switch::port_of,
 };
 
@@ -154,10 +154,9 @@ impl World {
         self.tell(Input::Report { order, result });
     }
 
-    /// What the controller wants done to the switch next.
-    pub fn wanted(&self) -> Option<Act> {
-        let mut controller = Controller::clone(&self.controller);
-        match controller.poll(0) {
+    /// What the controller wants done to the switch next, if it does not wait.
+    pub fn wanted(&self) -> Option<&Act> {
+        match self.controller.prepared() {
             Some(Output::Act { act, .. }) => Some(act),
             _ => None,
         }
@@ -172,19 +171,12 @@ impl World {
 
     /// The controller goes on until it wants something done that a packet can tell, or waits.
     pub(crate) fn advance(&mut self) {
-        self.acts = false;
-        while !self.controller.is_idle() {
-            let mut controller = Controller::clone(&self.controller);
-            let output = controller.poll(0);
-            if matches!(&output, Some(Output::Act { act, .. }) if is_seen(act)) {
-                self.acts = true;
+        loop {
+            Arc::make_mut(&mut self.controller).prepare(0);
+            if self.controller.prepared().is_none() || self.wanted().is_some_and(is_seen) {
                 return;
             }
-            self.controller = Arc::new(controller);
-            let Some(output) = output else {
-                return;
-            };
-            self.output(output);
+            self.control();
         }
     }
 
@@ -322,7 +314,7 @@ impl World {
     pub(crate) fn settle(&mut self) {
         loop {
             self.advance();
-            if self.acts {
+            if self.wanted().is_some() {
                 self.control();
             } else if let Some((session, _)) = self.links.first() {
                 self.hear(*session);

@@ -30,7 +30,7 @@ use crate::{
 enum Piece {
     Switch(Box<Switch>),
     Memory(Memory<Value>),
-    Controller(Arc<Controller>, bool, Vec<(Session, Message)>),
+    Controller(Arc<Controller>, Vec<(Session, Message)>),
     Rest(Setting, Budget, Rights, Vec<Book>, Option<Violation>),
     Host(Option<Box<Host>>),
     Flight(Flight),
@@ -80,7 +80,7 @@ impl Packed {
         let (
             Piece::Switch(switch),
             Piece::Memory(memory),
-            Piece::Controller(controller, acts, links),
+            Piece::Controller(controller, links),
             Piece::Rest(setting, budget, rights, books, violation),
         ) = (&switch.piece, &memory.piece, &controller.piece, &rest.piece)
         else {
@@ -90,7 +90,6 @@ impl Packed {
             switch: (**switch).clone(),
             memory: memory.clone(),
             controller: Arc::clone(controller),
-            acts: *acts,
             links: links.clone(),
             hosts: Vec::new(),
             network: Vec::new(),
@@ -135,7 +134,6 @@ impl Pool {
             switch,
             memory,
             controller,
-            acts,
             links,
             hosts,
             network,
@@ -148,7 +146,7 @@ impl Pool {
         let whole = [
             Piece::Switch(Box::new(switch)),
             Piece::Memory(memory),
-            Piece::Controller(controller, acts, links),
+            Piece::Controller(controller, links),
             Piece::Rest(setting, budget, rights, books, violation),
         ];
         let pieces = whole.into_iter();

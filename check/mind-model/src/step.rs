@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mind_api::message::{RegionChange, Request};
 use mind_common::permission::PermissionClass;
-use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict};
+use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict, wire::Cost};
 use mind_machines::{
     Node,
     compute::{self, Access},
@@ -184,13 +184,16 @@ impl World {
     }
 
     /// Sends a packet; the same packet is on its way once only. Its attempt count says whether it
-    /// was sent before, not how often.
+    /// was sent before, not how often, and it does not say what an invalidation cost.
     pub(crate) fn send(&mut self, position: Position, mut packet: Datagram<Value>) {
         packet.envelope.attempt = match position {
             Position::From(_) => packet.envelope.attempt.min(1),
             // The transition of the directory, for statistics.
             Position::To(_) => 0,
         };
+        if let Body::Answer { cost, .. } | Body::Forward { cost, .. } = &mut packet.body {
+            *cost = Cost::default();
+        }
         let flight = Flight { position, packet };
         if !self.network.contains(&flight) {
             self.network.push(flight);

@@ -110,8 +110,6 @@ pub struct World {
     pub memory: Memory<Value>,
     /// The controller.
     pub controller: Arc<Controller>,
-    /// Whether the controller wants something done to the switch.
-    pub acts: bool,
     /// The controller's messages to agents on their way; those of a session in order.
     pub links: Vec<(Session, Message)>,
     /// The compute blades; `None` where one crashed or left.
@@ -137,7 +135,6 @@ impl World {
             switch: Switch::new(setting.slots),
             memory: Memory::new(1 << setting.order),
             controller: Arc::new(Controller::new(control::config(setting))),
-            acts: false,
             links: Vec::new(),
             hosts: vec![None; usize::from(setting.blades)],
             network: Vec::new(),

@@ -7,13 +7,14 @@ use mind_common::{
     id::{BladeSet, DomainId},
 };
 use mind_model::{
-    action::progress,
+    action::Action,
     liveness::walk,
     property::{
         Violation, acknowledged_is_kept, cache_agrees, directory_agrees, is_quiet, latest_is_read,
-        no_deadlock, nothing_wrong, single_writer,
+        no_deadlock, nothing_wrong, rights_are_kept, single_writer,
     },
     settings::{FULL, QUICK},
+    step::step,
     value::Age,
     world::{Copied, World},
 };
@@ -55,7 +56,7 @@ fn memory_is_latest(world: &World) -> bool {
 type Spoil = fn(&mut World) -> bool;
 
 /// Each property, and what breaks it.
-const BROKEN: [(&str, Holds, Spoil); 7] = [
+const BROKEN: [(&str, Holds, Spoil); 8] = [
     ("another copy beside the writer's", single_writer, |world| {
         let number = world.hosts.len();
         let free = (0..number).find(|at| {
@@ -93,6 +94,15 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         world.memory.set_page(0, page);
         true
     }),
+    ("a copy that may not be had", rights_are_kept, |world| {
+        let is_had = (0..world.hosts.len()).any(|at| {
+            let host = world.hosts[at].as_ref();
+            world.is_accepted(at)
+                && host.is_some_and(|host| host.cache[0].mapping != PermissionClass::None)
+        });
+        world.rights.most = PermissionClass::None;
+        is_had
+    }),
     ("no blade is listed", directory_agrees, |world| {
         let is_fit = is_quiet(world)
             && (0..world.hosts.len()).any(|at| {
@@ -120,10 +130,16 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         true
     }),
     ("the controller's messages are lost", no_deadlock, |world| {
-        (world.network, world.links) = (Vec::new(), Vec::new());
-        let mut next = Vec::new();
-        progress(world, &mut next);
-        next.is_empty() && !is_quiet(world)
+        if !is_quiet(world) {
+            return false;
+        }
+        world.budget.resets = 1;
+        let mut next = step(world, &Action::Reset);
+        while let Some(after) = next {
+            *world = after;
+            next = world.wanted().and_then(|_| step(world, &Action::Control));
+        }
+        !std::mem::take(&mut world.links).is_empty()
     }),
 ];
 

@@ -18,6 +18,18 @@ impl Controller {
         self.is_idle() && self.next_operation == 0
     }
 
+    /// Works until there is something that it wants done, or it waits; [`prepared`](Self::prepared) is that then.
+    pub fn prepare(&mut self, now: u64) {
+        if let Some(output) = self.poll(now) {
+            self.outbox.push_front(output);
+        }
+    }
+
+    /// What [`poll`](Self::poll) will say, as far as that is known without more work.
+    pub fn prepared(&self) -> Option<&Output> {
+        self.outbox.front()
+    }
+
     /// Shows every word that it remembers, and the word of every episode that it remembers alone; `visit` may change
     /// episodes.
     pub fn visit_words(&mut self, visit: &mut impl FnMut(&mut Word)) {
