@@ -161,7 +161,7 @@ fn a_state_that_is_wrong_in_one_thing_fails_the_property_that_is_about_it() {
 
 /// Each property without a part of its condition, or negated: random runs must reach a state in
 /// which it fails.
-const MUTATED: [(&str, Holds); 9] = [
+const MUTATED: [(&str, Holds); 13] = [
     ("a page has one copy at most", |world| {
         copies(world).len() < 2
     }),
@@ -180,6 +180,19 @@ const MUTATED: [(&str, Holds); 9] = [
             .slots()
             .iter()
             .any(|slot| slot.word.state().is_busy())
+    }),
+    ("memory is always mapped", |world| world.rights.is_mapped),
+    (
+        "no blade has a copy of memory that was mapped later",
+        |world| world.budget.maps == world.setting.budget.maps || copies(world).is_empty(),
+    ),
+    (
+        "no blade has a copy of memory that may only be read",
+        |world| world.rights.most != PermissionClass::Read || copies(world).is_empty(),
+    ),
+    ("no blade returns that was late", |world| {
+        world.budget.overdue == world.setting.budget.overdue
+            || world.budget.rejoins == world.setting.budget.rejoins
     }),
     ("something is always under way", |world| !is_quiet(world)),
     ("nothing is ever under way", is_quiet),

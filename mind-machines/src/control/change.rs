@@ -7,6 +7,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use mind_api::message::{Command, OnLoss};
+#[cfg(feature = "model")]
+use mind_common::serial::Episode;
 use mind_common::{
     addr::{PAGE_SHIFT, Region, SLICE_SHIFT},
     directory::{
@@ -97,7 +99,8 @@ impl Changing {
                     visit(old);
                     visit(new);
                 }
-                Some(Do::Rewire { second }) => visit(second),
+                // A slot that is opened has its own next episode.
+                Some(Do::Rewire { second }) => *second = second.with_episode(Episode::default()),
                 Some(Do::Wait { .. } | Do::Flush { .. } | Do::Fence | Do::Done(_)) | None => {}
             }
             if let Some(episode) = run.procedure.watched_mut() {
@@ -112,7 +115,7 @@ impl Changing {
         if let Stage::Rewiring(acts) = &mut self.stage {
             for act in acts {
                 if let Act::Open { word, .. } = act {
-                    visit(word);
+                    *word = word.with_episode(Episode::default());
                 }
             }
         }

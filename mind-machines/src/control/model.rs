@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mind_api::errno::Failure;
-use mind_common::directory::Word;
+use mind_common::{directory::Word, serial::Episode};
 
 use super::{
     Act, Controller, OperationId, Output, Seen,
@@ -31,7 +31,7 @@ impl Controller {
     }
 
     /// Shows every word that it remembers, and the word of every episode that it remembers alone; `visit` may change
-    /// episodes.
+    /// episodes. Not words that slots are opened with: the episode of those is the slot's next one.
     pub fn visit_words(&mut self, visit: &mut impl FnMut(&mut Word)) {
         for operation in self.operations.values_mut() {
             if let Some(Seen::Word(word)) = &mut operation.seen {
@@ -55,7 +55,7 @@ impl Controller {
                 Output::Act {
                     act: Act::Open { word, .. },
                     ..
-                } => visit(word),
+                } => *word = word.with_episode(Episode::default()),
                 _ => {}
             }
         }
