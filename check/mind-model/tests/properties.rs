@@ -92,7 +92,7 @@ const BROKEN: [(&str, Holds, Spoil); 8] = [
         let mut page = world.memory.page(0);
         page.data.age = Age::Old;
         world.memory.set_page(0, page);
-        true
+        world.rights.is_mapped
     }),
     ("a copy that may not be had", rights_are_kept, |world| {
         let is_had = (0..world.hosts.len()).any(|at| {
