@@ -384,8 +384,10 @@ impl Controller {
         };
         let requester = word.state().is_busy().then(|| word.requester());
         let gone = word.blades().iter().chain(requester).find(is_gone)?;
-        let step = on_loss(word, gone)?;
-        Some((gone, step.next))
+        let step = on_loss(word, gone);
+        #[cfg(feature = "mutants")]
+        let step = crate::mutant::lost(word, step);
+        Some((gone, step?.next))
     }
 
     /// Every run says something that needs more than words, or is over.
@@ -407,7 +409,14 @@ impl Controller {
             Jointly::Flush { blades } => {
                 self.release(id);
                 let regions: Vec<_> = entries(|says| matches!(says, Do::Flush { .. })).collect();
-                self.order_flush(now, id, operation, blades, &regions);
+                if seeded!(FlushNotAwaited) {
+                    let all = changing.runs.iter_mut();
+                    all.for_each(|run| {
+                        blades.iter().for_each(|blade| run.procedure.flushed(blade))
+                    });
+                } else {
+                    self.order_flush(now, id, operation, blades, &regions);
+                }
                 operation.waits = Waits::Orders;
                 Stage::Flushed
             }
@@ -475,7 +484,9 @@ impl Controller {
         let mut fencing = BTreeSet::new();
         for (incarnation, result) in std::mem::take(&mut operation.heard) {
             let blade = incarnation.connection().blade;
-            if let Err(failure) = result {
+            if let Err(failure) = result
+                && !seeded!(LateNotFenced)
+            {
                 fencing.extend(self.begin_fencing(incarnation, Some(failure)));
             }
             // What it costs that a blade is gone is told when words forget it.

@@ -47,7 +47,8 @@ impl Controller {
         let by = self.agent(session);
         if let Some(by) = by {
             self.forget_answers(by, answered);
-            if let Some(answer) = self.books.answers.get(&(by, id)).cloned() {
+            let answer = self.books.answers.get(&(by, id)).cloned();
+            if let Some(answer) = answer.filter(|_| !seeded!(CarriedOutTwice)) {
                 return self.answer_at_once(session, id, answer);
             }
             let is_same = |asker: &Asker| asker.by == Some(by) && asker.id == id;
@@ -118,6 +119,12 @@ impl Controller {
     /// What a request will touch.
     fn claim_of(&self, request: &Request) -> Claim {
         match request {
+            Request::Unmap { .. } if seeded!(UnmapClaimsNothing) => Claim::default(),
+            Request::ReportStuck { .. } | Request::ChangeRegion { .. }
+                if seeded!(ClaimTooSmall) =>
+            {
+                Claim::default()
+            }
             Request::Unmap { va, length, .. }
             | Request::Protect { va, length, .. }
             | Request::Sync { va, length, .. } => Claim::range(Va(*va), *length),
@@ -485,12 +492,19 @@ impl Controller {
         let keys = self.allow(domain, va, length, access);
         let answer = Ok(Reply::Mapped { va: va.0, length });
         self.keep_answer(operation, &answer);
-        operation.first([
+        let mut tasks = [
             Task::Install(keys, Otherwise::Unmap(va)),
             Task::Keep,
             Task::Reply(answer),
             Task::Release,
-        ]);
+        ];
+        if seeded!(AnsweredBeforeRecord) {
+            tasks.swap(1, 2);
+        }
+        if seeded!(AnsweredBeforeTables) {
+            tasks.swap(0, 2);
+        }
+        operation.first(tasks);
     }
 
     /// A process opens an area that is there.
@@ -550,14 +564,18 @@ impl Controller {
             return Ok(());
         }
         let keys = self.disallow(va);
-        operation.first([
+        let mut tasks = [
             Task::Install(keys, Otherwise::Report),
             Task::Keep,
             Task::Release,
             Task::FreeRegions(va, end),
             Task::Unmapped(va),
             Task::Reply(Ok(Reply::Done)),
-        ]);
+        ];
+        if seeded!(ProtectionRemovedLate) {
+            tasks.swap(0, 3);
+        }
+        operation.first(tasks);
         Ok(())
     }
 
@@ -584,6 +602,7 @@ impl Controller {
         let known = self.books.domains.get(domain);
         let before = known.map_or_else(Vec::new, |domain| domain.protection.over(va.0, end));
         let blades = known
+            .filter(|_| !seeded!(ProtectedUnflushed))
             .map(super::books::domains::Domain::blades)
             .unwrap_or_default();
         let keys = self.allow(domain, va, length, access);
@@ -741,6 +760,9 @@ impl Controller {
                 self.books.touch(records::Key::Domain(vma.domain));
             }
             self.books.memory.free(vma.extent);
+            if seeded!(ZeroingNotAwaited) {
+                self.books.memory.zeroed(vma.extent);
+            }
             self.books.unclean.insert(va.0, vma.extent);
             self.books.touch(records::Key::Unclean(va.0));
             self.begin_zeroing(vma.extent.blade);

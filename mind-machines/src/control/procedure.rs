@@ -221,7 +221,8 @@ impl Procedure {
     pub fn next(&mut self, now: u64, first: Word, second: Word) -> Do {
         loop {
             // Also when the region is left as it was: nobody gets it before.
-            let is_to_be_fenced = matches!(self.loss, Loss::Writes) && !self.is_fenced;
+            let is_to_be_fenced =
+                matches!(self.loss, Loss::Writes) && !self.is_fenced && !seeded!(LossNotFenced);
             match self.stage {
                 Stage::Rewiring | Stage::Giving | Stage::Leaving if is_to_be_fenced => {
                     return Do::Fence;
@@ -340,7 +341,8 @@ impl Procedure {
             return None;
         }
         for (slot, word) in [(Which::First, first), (Which::Second, second)] {
-            if slot == Which::Second && self.change != Change::Merge {
+            let is_of_both = self.change == Change::Merge && !seeded!(SecondNotLocked);
+            if slot == Which::Second && !is_of_both {
                 continue;
             }
             match word.state() {
@@ -387,6 +389,7 @@ impl Procedure {
             }
         }
         let ask = match self.change {
+            Change::Free if seeded!(FreedUnflushed) => BladeSet::EMPTY,
             Change::Reset | Change::Free => first.blades(),
             // Nobody has it; and both halves are as the whole was.
             Change::MarkLost | Change::Split => BladeSet::EMPTY,
