@@ -170,10 +170,10 @@ impl Controller {
         ]);
     }
 
-    /// The answer is recorded with whatever is recorded next.
+    /// The answer is recorded with whatever is recorded next; not that to a blade which is gone, as it does not ask again.
     pub(super) fn keep_answer(&mut self, operation: &Operation, answer: &Answer) {
         if let Some(asker) = &operation.asker
-            && let Some(by) = asker.by
+            && let Some(by) = asker.by.filter(|by| self.books.blades.here(*by).is_some())
         {
             self.books.answers.insert((by, asker.id), answer.clone());
             self.books.touch(records::Key::Answer(by, asker.id));
@@ -564,6 +564,8 @@ impl Controller {
             return Ok(());
         }
         let keys = self.disallow(va);
+        // From here on it happens, whether or not by this controller: one that follows has the same answer.
+        self.keep_answer(operation, &Ok(Reply::Done));
         let mut tasks = [
             Task::Install(keys, Otherwise::Report),
             Task::Keep,
@@ -767,7 +769,6 @@ impl Controller {
             self.books.touch(records::Key::Unclean(va.0));
             self.begin_zeroing(vma.extent.blade);
         }
-        self.keep_answer(operation, &Ok(Reply::Done));
         operation.first([Task::Keep, Task::Release]);
     }
 
