@@ -69,7 +69,6 @@ mutants! {
     ProcessesKept: "processes of a blade that is gone stay in their domains",
     ProtectedUnflushed: "blades keep what they have when protection changes",
     FreedUnflushed: "blades keep what they have when memory is unmapped",
-    ProtectionRemovedLate: "the regions of an unmapped vma are freed before its protection is removed",
     ZeroingNotAwaited: "memory that was freed is given out again before it is zeroed",
     AnsweredBeforeTables: "a map is answered before the tables allow accesses",
     AnsweredBeforeRecord: "a request is answered before what it changed is recorded",

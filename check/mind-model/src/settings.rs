@@ -174,6 +174,15 @@ pub const QUICK: &[Named] = &[
         },
     ),
     complete(
+        "the region is reset while it is split",
+        HALVES,
+        Budget {
+            resets: 1,
+            splits: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
         "memory is unmapped while a blade crashes",
         TWO,
         Budget {

@@ -11,7 +11,7 @@ use mind_model::{
     liveness::walk,
     property::{
         Violation, acknowledged_is_kept, cache_agrees, directory_agrees, is_quiet, latest_is_read,
-        no_deadlock, nothing_wrong, rights_are_kept, single_writer,
+        no_deadlock, nothing_wrong, rights_are_kept, single_writer, slots_agree,
     },
     settings::{FULL, QUICK},
     step::step,
@@ -56,7 +56,7 @@ fn memory_is_latest(world: &World) -> bool {
 type Spoil = fn(&mut World) -> bool;
 
 /// Each property, and what breaks it.
-const BROKEN: [(&str, Holds, Spoil); 8] = [
+const BROKEN: [(&str, Holds, Spoil); 9] = [
     ("another copy beside the writer's", single_writer, |world| {
         let number = world.hosts.len();
         let free = (0..number).find(|at| {
@@ -102,6 +102,11 @@ const BROKEN: [(&str, Holds, Spoil); 8] = [
         });
         world.rights.most = PermissionClass::None;
         is_had
+    }),
+    ("pages find no slot", slots_agree, |world| {
+        let is_mapped = !world.switch.tables().pages.is_empty();
+        world.switch.tables_mut().pages.clear();
+        is_mapped && world.controller.is_idle()
     }),
     ("no blade is listed", directory_agrees, |world| {
         let is_fit = is_quiet(world)

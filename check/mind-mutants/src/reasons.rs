@@ -3,7 +3,7 @@
 use mind_machines::mutant::Mutant;
 
 /// What looks for bugs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Finder {
     /// The search of the model's states.
     Model,

@@ -566,18 +566,14 @@ impl Controller {
         let keys = self.disallow(va);
         // From here on it happens, whether or not by this controller: one that follows has the same answer.
         self.keep_answer(operation, &Ok(Reply::Done));
-        let mut tasks = [
+        operation.first([
             Task::Install(keys, Otherwise::Report),
             Task::Keep,
             Task::Release,
             Task::FreeRegions(va, end),
             Task::Unmapped(va),
             Task::Reply(Ok(Reply::Done)),
-        ];
-        if seeded!(ProtectionRemovedLate) {
-            tasks.swap(0, 3);
-        }
-        operation.first(tasks);
+        ]);
         Ok(())
     }
 
