@@ -183,6 +183,18 @@ pub const QUICK: &[Named] = &[
         },
     ),
     complete(
+        "the region is to be split twice while protection changes",
+        Setting {
+            slots: 3,
+            ..HALVES
+        },
+        Budget {
+            splits: 2,
+            protects: 1,
+            ..faults(1)
+        },
+    ),
+    complete(
         "memory is unmapped while a blade crashes",
         TWO,
         Budget {
