@@ -56,6 +56,18 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             Finder::Model,
             "the simulator's programs have no atomic operations carried out in memory",
         ),
+        Mutant::AnsweredBeforeRecord
+        | Mutant::DepartureNotRecorded
+        | Mutant::StraySlotsTrusted
+        | Mutant::DepartureNotResumed
+        | Mutant::ClosingNotResumed => (
+            Finder::Simulator,
+            "the model's controller does not die; mind-machines/tests/seeded.rs has it die at each act",
+        ),
+        Mutant::CarriedOutTwice => (
+            Finder::Simulator,
+            "the model's blades make no request twice; mind-machines/tests/seeded.rs does",
+        ),
         _ => return None,
     };
     Some(Reason { finder, sentence })
