@@ -55,6 +55,8 @@ pub struct Setting {
     pub slots: usize,
     /// Pages that a blade has room for.
     pub capacity: usize,
+    /// Whether the region is split at first.
+    pub is_split: bool,
     /// Whether a page's residency lasts until its timer fires.
     pub is_locked: bool,
     /// The budget of faults.
@@ -69,6 +71,7 @@ impl Setting {
         order: 1,
         slots: 1,
         capacity: 2,
+        is_split: false,
         is_locked: false,
         budget: Budget {
             faults: None,

@@ -174,6 +174,19 @@ pub const QUICK: &[Named] = &[
         },
     ),
     complete(
+        "a blade crashes while halves are merged",
+        Setting {
+            is_split: true,
+            ..HALVES
+        },
+        Budget {
+            crashes: 1,
+            merges: 1,
+            resets: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
         "the region is reset while it is split",
         HALVES,
         Budget {
@@ -184,10 +197,7 @@ pub const QUICK: &[Named] = &[
     ),
     complete(
         "the region is to be split twice while protection changes",
-        Setting {
-            slots: 3,
-            ..HALVES
-        },
+        Setting { slots: 3, ..HALVES },
         Budget {
             splits: 2,
             protects: 1,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mind_api::message::RegionChange;
 use mind_common::{
     addr::{PAGE_SHIFT, Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
@@ -152,6 +153,10 @@ impl World {
         }
         world.ask_for(PermissionClass::Write);
         world.settle();
+        if setting.is_split {
+            world.operate(RegionChange::Split);
+            world.settle();
+        }
         for number in 0..1 << setting.order {
             let data = Value {
                 page: number,
