@@ -17,6 +17,17 @@
 //! and races between processors within one packet (the verdicts `contended`, `no-origin` of an
 //! invalidation just begun, `torn`).
 
+/// Whether this bug is active; without the feature `mutants` there is none.
+macro_rules! seeded {
+    ($mutant:ident) => {{
+        #[cfg(feature = "mutants")]
+        let is_active = crate::mutant::Mutant::$mutant.is_active();
+        #[cfg(not(feature = "mutants"))]
+        let is_active = false;
+        is_active
+    }};
+}
+
 pub mod compute;
 pub mod control;
 pub mod controller;

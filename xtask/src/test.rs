@@ -41,12 +41,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     process::run(&mut cargo)?;
 
     // Bugs that are found at once; `cargo xtask mutants` looks for all of them.
-    let mut cargo = object::host_cargo();
-    cargo.env("CARGO_TARGET_DIR", workspace::target().join("mutants"));
-    cargo.args(["test", "--release", "--package", "mind-mutants"]);
-    cargo.args(["--features", "mutants"]);
-    if !args.args.is_empty() {
-        cargo.arg("--").args(&args.args);
+    for package in [
+        &["mind-mutants"][..],
+        &["mind-machines", "--test", "seeded"],
+    ] {
+        let mut cargo = object::host_cargo();
+        cargo.env("CARGO_TARGET_DIR", workspace::target().join("mutants"));
+        cargo.args(["test", "--release", "--features", "mutants", "--package"]);
+        cargo.args(package);
+        if !args.args.is_empty() {
+            cargo.arg("--").args(&args.args);
+        }
+        process::run(&mut cargo)?;
     }
-    process::run(&mut cargo)
+    Ok(())
 }

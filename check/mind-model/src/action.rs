@@ -1,18 +1,18 @@
 //! The actions that are possible in a state.
 
-use mind_common::id::BladeId;
 use mind_common::permission::PermissionClass;
 use mind_machines::{
     compute::{
         Access,
         model::{Alarm, Lateness},
     },
-    controller::{Command, Link, Progress},
+    control::Session,
 };
 
 use crate::{
     canonical::is_noise,
-    world::{Flight, STRANGER, World, page},
+    control::{Message, connection},
+    world::{Flight, World, page},
 };
 
 /// An action: an event of the system or of the network.
@@ -53,10 +53,12 @@ pub enum Action {
         /// Whether it is early: the answer may still come.
         is_early: bool,
     },
-    /// The controller takes its next step.
+    /// What the controller wants done to the switch is done.
     Control,
-    /// The controller's oldest message arrives.
-    Hear(Link, Command),
+    /// The controller's oldest message to an agent arrives.
+    Hear(Session),
+    /// A compute blade has not carried out the order with this number in time.
+    Overdue(u64),
     /// A compute blade crashes.
     Crash(usize),
     /// A blade that may write a page has an atomic operation carried out on it.
@@ -68,7 +70,7 @@ pub enum Action {
     },
     /// A blade sends its atomic operation again, as no answer came.
     Resend(usize),
-    /// A blade that crashed registers again.
+    /// A blade that is gone registers again.
     Rejoin(usize),
     /// The region is to be reset.
     Reset,
@@ -76,6 +78,12 @@ pub enum Action {
     Split,
     /// The region's halves are to be merged.
     Merge,
+    /// A program maps memory, where none is mapped.
+    Map,
+    /// A program unmaps the memory.
+    Unmap,
+    /// A program has its domain do something else with the memory from now on.
+    Protect(PermissionClass),
 }
 
 /// Lists the actions that are possible in `world`.
@@ -126,7 +134,7 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
                     });
                 }
             };
-            if budget.faults != Some(0) && is_placed(world, blade) {
+            if budget.faults != Some(0) && host.is_ready {
                 if copy.mapping == PermissionClass::None {
                     fault(Access::Read, false);
                 }
@@ -140,7 +148,8 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
             }
             let is_written =
                 world.books[usize::from(number)].writer == Some(host.blade.connection());
-            if copy.mapping == PermissionClass::Write && !is_written {
+            // What a blade writes that is not listened to any more, its own programs read at most.
+            if copy.mapping == PermissionClass::Write && !is_written && world.is_accepted(blade) {
                 out.push(Action::Store {
                     blade,
                     page: number,
@@ -166,6 +175,9 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
             out.push(Action::Crash(blade));
         }
     }
+    if budget.overdue > 0 {
+        out.extend(world.orders().map(Action::Overdue));
+    }
     if budget.resets > 0 {
         out.push(Action::Reset);
     }
@@ -174,6 +186,21 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
     }
     if budget.merges > 0 {
         out.push(Action::Merge);
+    }
+    if budget.rights() > 0 && !world.rights.is_changing() && world.asker().is_some() {
+        let is_mapped = world.rights.most != PermissionClass::None;
+        if budget.maps > 0 && !is_mapped {
+            out.push(Action::Map);
+        }
+        if budget.unmaps > 0 && is_mapped {
+            out.push(Action::Unmap);
+        }
+        if budget.protects > 0 && is_mapped {
+            out.push(Action::Protect(match world.rights.most {
+                PermissionClass::Write => PermissionClass::Read,
+                _ => PermissionClass::Write,
+            }));
+        }
     }
 }
 
@@ -184,13 +211,13 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
     let network = network.filter(|flight| !world.is_put_off(flight));
     out.extend(network.map(|flight| Action::Deliver(*flight)));
     let mut heard = Vec::new();
-    for (link, command) in &world.links {
-        if !heard.contains(link) {
-            heard.push(*link);
-            out.push(Action::Hear(*link, *command));
+    for (session, _) in &world.links {
+        if !heard.contains(session) {
+            heard.push(*session);
+            out.push(Action::Hear(*session));
         }
     }
-    if can_act(world) {
+    if world.wanted().is_some() {
         out.push(Action::Control);
     }
     let is_still = is_still(world);
@@ -217,29 +244,12 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
     }
 }
 
-/// Whether programs of the blade's current incarnation have been started.
-fn is_placed(world: &World, blade: usize) -> bool {
-    let tables = world.switch.tables();
-    let id = BladeId::new(blade as u8);
-    !world.is_accepted(blade) || id.is_some_and(|id| tables.is_placed(STRANGER, id))
-}
-
-/// Whether a registration of an absent blade is on its way.
+/// Whether a registration of an absent blade is on its way to the agent.
 fn is_coming(world: &World, blade: usize) -> bool {
-    let is_it = |link: Link| {
-        link.life()
-            .is_some_and(|connection| usize::from(connection.blade.get()) == blade)
-    };
-    let is_told =
-        |(link, command): &(Link, Command)| *command == Command::Registered && is_it(*link);
-    world.links.iter().any(is_told) || !world.controller.is_idle()
-}
-
-fn can_act(world: &World) -> bool {
-    let mut controller = world.controller.clone();
-    let mut switch = world.switch.clone();
-    let progress = controller.step(0, &mut switch, &mut Vec::new());
-    progress == Progress::Acted
+    world.links.iter().any(|(session, message)| {
+        let of = connection(*session);
+        *message == Message::Registered && of.is_some_and(|of| usize::from(of.blade.get()) == blade)
+    })
 }
 
 /// Whether no packet is on its way. Only then do timers fire that wait for an answer, since they
@@ -248,5 +258,5 @@ fn is_still(world: &World) -> bool {
     let mut network = world.network.iter();
     network.all(|flight| world.is_put_off(flight) || is_noise(world, flight))
         && world.links.is_empty()
-        && !can_act(world)
+        && world.wanted().is_none()
 }

@@ -92,9 +92,10 @@ impl World {
                 self.age(data.page, |age| match age {
                     Age::Latest | Age::Old => Age::Old,
                     Age::Acknowledged => Age::Latest,
+                    Age::Zeroed => Age::Zeroed,
                 });
             }
-            Age::Acknowledged | Age::Old => {}
+            Age::Acknowledged | Age::Old | Age::Zeroed => {}
         }
     }
 

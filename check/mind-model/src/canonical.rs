@@ -13,6 +13,7 @@
 use std::{
     collections::BTreeMap,
     hash::{Hash, Hasher},
+    sync::Arc,
 };
 
 use mind_common::{
@@ -21,13 +22,14 @@ use mind_common::{
     id::BladeId,
     memory::Claim,
     serial::{Episode, Seq, Version},
-    wire::{Cost, Syndrome},
 };
 use mind_machines::{Node, compute::model::Numbers, datagram::Body};
 use rustc_hash::FxHasher;
 
 use crate::{
-    operation::is_of_operation,
+    control::{Message, OVER},
+    operation::{FLUSH, is_of_operation},
+    value::Value,
     world::{Flight, Position, STORED, World, number, page},
 };
 
@@ -38,14 +40,19 @@ const SEQ_BITS: u64 = 0x00ff_ffff;
 /// Makes `world` canonical.
 pub fn canonical(world: &mut World) {
     forget(world);
+    renumber(world);
     let mut known = Known::default();
     visit(world, &mut known);
     let mut renaming = Renaming::of(world, known);
     visit(world, &mut renaming);
-    for page in 0..world.books.len() as u64 {
-        let mut stored = world.memory.page(page);
+    for number in 0..1 << world.setting.order {
+        let mut stored = world.memory.page(number);
         stored.version = Version::new(STORED);
-        world.memory.set_page(page, stored);
+        if number >= world.books.len() as u64 {
+            // No program accesses it.
+            stored.data = Value::default();
+        }
+        world.memory.set_page(number, stored);
     }
     world.network.sort_by_cached_key(key);
     world.network.dedup();
@@ -96,14 +103,8 @@ fn forget(world: &mut World) {
         network, switch, ..
     } = world;
     for flight in &mut *network {
-        let packet = &mut flight.packet;
-        match &mut packet.body {
-            Body::Answer { cost, .. } | Body::Forward { cost, .. } => *cost = Cost::default(),
-            Body::Acknowledge { version, syndrome } => {
-                let _: &Syndrome = syndrome;
-                *version = Version::default();
-            }
-            _ => {}
+        if let Body::Acknowledge { version, .. } = &mut flight.packet.body {
+            *version = Version::default();
         }
     }
     for index in 0..switch.slots().len() {
@@ -113,6 +114,31 @@ fn forget(world: &mut World) {
             // An origin of another episode is ignored, and replaced in the next.
             slot.origin = Origin::new(Episode::default(), Seq::default(), Va(0));
         }
+    }
+}
+
+/// Forgets what the controller remembers without effect, and numbers its operations and orders anew. The order of
+/// messages to different agents has no meaning.
+fn renumber(world: &mut World) {
+    world.links.sort_by_key(|(session, _)| *session);
+    if world.controller.is_untouched() {
+        return;
+    }
+    let controller = Arc::make_mut(&mut world.controller);
+    controller.normalize();
+    let numbers = controller.renumber();
+    let rename = |order: &mut u64| {
+        if *order != FLUSH {
+            *order = numbers.get(order).copied().unwrap_or(OVER);
+        }
+    };
+    for (_, message) in &mut world.links {
+        if let Message::Order(order, _) = message {
+            rename(order);
+        }
+    }
+    for host in world.hosts.iter_mut().flatten() {
+        host.blade.visit_flushes(rename);
     }
 }
 
@@ -172,7 +198,9 @@ fn visit(world: &mut World, numbers: &mut impl Numbers) {
         slot.word = renamed(word, numbers);
     }
     let mut rename = |word: &mut Word| *word = renamed(*word, numbers);
-    world.controller.visit_words(&mut rename);
+    if !world.controller.is_idle() {
+        Arc::make_mut(&mut world.controller).visit_words(&mut rename);
+    }
     for blade in (0..world.hosts.len() as u8).filter_map(BladeId::new) {
         let mut operation = world.memory.operation(blade);
         let raw = operation.claim.raw();

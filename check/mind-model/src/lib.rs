@@ -5,6 +5,8 @@
 //! * [`world`]: a state,
 //! * [`action`]: the actions that are possible in it,
 //! * [`step`]: the state after an action,
+//! * [`control`]: how the controller is driven,
+//! * [`rights`]: what programs may do with the memory,
 //! * `ages`: the ages of page contents,
 //! * [`operation`]: atomic operations in memory,
 //! * [`canonical`]: makes states that behave alike equal,
@@ -20,11 +22,13 @@
 pub mod action;
 mod ages;
 pub mod canonical;
+pub mod control;
 pub mod liveness;
 pub mod model;
 pub mod operation;
 pub mod packed;
 pub mod property;
+pub mod rights;
 pub mod search;
 pub mod setting;
 pub mod settings;

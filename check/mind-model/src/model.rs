@@ -63,6 +63,13 @@ impl Model for Protocol {
             always("no acknowledged write is lost", |_, state| {
                 property::acknowledged_is_kept(&state.world())
             }),
+            always("no program can do more than its domain may", |_, state| {
+                property::rights_are_kept(&state.world())
+            }),
+            always(
+                "slots and vmas agree when the controller rests",
+                |_, state| property::slots_agree(&state.world()),
+            ),
             always("directory and caches agree when quiet", |_, state| {
                 property::directory_agrees(&state.world())
             }),

@@ -10,14 +10,16 @@ use std::{
 
 use ahash::RandomState;
 use mind_machines::{
-    controller::{Command, Controller, Link},
+    control::{Controller, Session},
     memory::Memory,
     switch::Switch,
 };
 use rustc_hash::FxHashSet;
 
 use crate::{
+    control::Message,
     property::Violation,
+    rights::Rights,
     setting::{Budget, Setting},
     value::{Book, Value},
     world::{Flight, Host, World},
@@ -28,8 +30,8 @@ use crate::{
 enum Piece {
     Switch(Box<Switch>),
     Memory(Memory<Value>),
-    Controller(Box<Controller>, Vec<(Link, Command)>),
-    Rest(Setting, Budget, Vec<Book>, Option<Violation>),
+    Controller(Arc<Controller>, Vec<(Session, Message)>),
+    Rest(Setting, Budget, Rights, Vec<Book>, Option<Violation>),
     Host(Option<Box<Host>>),
     Flight(Flight),
 }
@@ -72,23 +74,36 @@ impl Packed {
     }
 
     fn unpack(&self) -> World {
-        let mut world = World::default();
-        for part in &self.0 {
+        let [switch, memory, controller, rest, others @ ..] = &*self.0 else {
+            unreachable!("a state begins with four pieces");
+        };
+        let (
+            Piece::Switch(switch),
+            Piece::Memory(memory),
+            Piece::Controller(controller, links),
+            Piece::Rest(setting, budget, rights, books, violation),
+        ) = (&switch.piece, &memory.piece, &controller.piece, &rest.piece)
+        else {
+            unreachable!("a state begins with these pieces");
+        };
+        let mut world = World {
+            switch: (**switch).clone(),
+            memory: memory.clone(),
+            controller: Arc::clone(controller),
+            links: links.clone(),
+            hosts: Vec::new(),
+            network: Vec::new(),
+            setting: *setting,
+            budget: *budget,
+            rights: *rights,
+            books: books.clone(),
+            violation: *violation,
+        };
+        for part in others {
             match &part.piece {
-                Piece::Switch(switch) => world.switch = (**switch).clone(),
-                Piece::Memory(memory) => world.memory = memory.clone(),
-                Piece::Controller(controller, links) => {
-                    world.controller = (**controller).clone();
-                    world.links.clone_from(links);
-                }
-                Piece::Rest(setting, budget, books, violation) => {
-                    world.setting = *setting;
-                    world.budget = *budget;
-                    world.books.clone_from(books);
-                    world.violation = *violation;
-                }
                 Piece::Host(host) => world.hosts.push(host.as_deref().cloned()),
                 Piece::Flight(flight) => world.network.push(*flight),
+                _ => unreachable!("blades and packets follow"),
             }
         }
         world
@@ -119,19 +134,20 @@ impl Pool {
             switch,
             memory,
             controller,
+            links,
             hosts,
             network,
-            links,
             setting,
             budget,
+            rights,
             books,
             violation,
         } = world;
         let whole = [
             Piece::Switch(Box::new(switch)),
             Piece::Memory(memory),
-            Piece::Controller(Box::new(controller), links),
-            Piece::Rest(setting, budget, books, violation),
+            Piece::Controller(controller, links),
+            Piece::Rest(setting, budget, rights, books, violation),
         ];
         let pieces = whole.into_iter();
         let pieces = pieces.chain(

@@ -7,7 +7,7 @@ use mind_common::{
     refusal::Refusal,
     verdict::Verdict,
 };
-use mind_machines::compute::page::Phase;
+use mind_machines::{compute::page::Phase, switch::Slot};
 
 use crate::{
     action::progress,
@@ -36,6 +36,8 @@ pub enum Violation {
     Refused(Refusal),
     /// A write-back was refused for good.
     Lost(Refusal),
+    /// The controller did not do what it was asked for.
+    Failed,
 }
 
 /// The copies of a page that programs can access on blades that the switch accepts packets from.
@@ -68,13 +70,41 @@ pub fn latest_is_read(world: &World) -> bool {
 
 /// The last acknowledged write, or a newer one, is not lost (guarantee 2).
 pub fn acknowledged_is_kept(world: &World) -> bool {
-    world.books.iter().enumerate().all(|(number, book)| {
-        let age = world.memory.page(number as u64).data.age;
-        match book.writer {
-            None => age == Age::Latest,
-            Some(_) => age >= Age::Acknowledged,
-        }
-    })
+    !world.rights.is_mapped
+        || world.books.iter().enumerate().all(|(number, book)| {
+            let age = world.memory.page(number as u64).data.age;
+            match book.writer {
+                None => age == Age::Latest,
+                Some(_) => age >= Age::Acknowledged,
+            }
+        })
+}
+
+/// No program can do more with a page than its domain may.
+pub fn rights_are_kept(world: &World) -> bool {
+    (0..world.books.len())
+        .all(|number| copies(world, number).all(|(_, mapping, _)| mapping <= world.rights.most))
+}
+
+/// When the controller rests, each slot is free, or the one that all pages of its region find, and that is in a vma.
+pub fn slots_agree(world: &World) -> bool {
+    if !world.controller.is_idle() {
+        return true;
+    }
+    let slots = world.switch.slots().iter().enumerate();
+    let used: Vec<_> = slots
+        .filter(|(_, slot)| slot.word.state() != State::Free)
+        .collect();
+    let domains = &world.controller.books().domains;
+    let is_well = |(index, slot): &(usize, &Slot)| {
+        slot.word.state() != State::Locked
+            && slot.region.is_some_and(|region| {
+                let mut pages = region.pages();
+                domains.vma_at(region.base()).is_some()
+                    && pages.all(|page| world.switch.tables().slot(page) == Some(*index))
+            })
+    };
+    used.iter().all(is_well) && used.len() + world.controller.free_slots() == world.setting.slots
 }
 
 /// When nothing is under way, the directory lists every blade with a copy, and as owner the blade

@@ -13,8 +13,10 @@ pub struct Budget {
     pub early: u8,
     /// A compute blade crashes.
     pub crashes: u8,
-    /// A blade that crashed registers again, as a new incarnation.
+    /// A blade that is gone registers again, as a new incarnation.
     pub rejoins: u8,
+    /// A compute blade does not carry out an order in time, and is fenced.
+    pub overdue: u8,
     /// A program of another domain faults on the region.
     pub strangers: u8,
     /// A blade has an atomic operation carried out in memory; not where regions change.
@@ -25,6 +27,19 @@ pub struct Budget {
     pub splits: u8,
     /// Two regions are merged.
     pub merges: u8,
+    /// A program unmaps the memory.
+    pub unmaps: u8,
+    /// A program maps memory again.
+    pub maps: u8,
+    /// A program changes what its domain may do with the memory: read only, and write again.
+    pub protects: u8,
+}
+
+impl Budget {
+    /// Requests for rights that programs may still make.
+    pub const fn rights(&self) -> u8 {
+        self.unmaps + self.maps + self.protects
+    }
 }
 
 /// A model's size.
@@ -40,6 +55,8 @@ pub struct Setting {
     pub slots: usize,
     /// Pages that a blade has room for.
     pub capacity: usize,
+    /// Whether the region is split at first.
+    pub is_split: bool,
     /// Whether a page's residency lasts until its timer fires.
     pub is_locked: bool,
     /// The budget of faults.
@@ -54,6 +71,7 @@ impl Setting {
         order: 1,
         slots: 1,
         capacity: 2,
+        is_split: false,
         is_locked: false,
         budget: Budget {
             faults: None,
@@ -62,11 +80,15 @@ impl Setting {
             early: 0,
             crashes: 0,
             rejoins: 0,
+            overdue: 0,
             strangers: 0,
             operations: 0,
             resets: 0,
             splits: 0,
             merges: 0,
+            unmaps: 0,
+            maps: 0,
+            protects: 0,
         },
     };
 }

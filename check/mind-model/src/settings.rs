@@ -15,6 +15,12 @@ pub struct Named {
 
 const NOTHING: Budget = Setting::SMALLEST.budget;
 const TWO: Setting = Setting::SMALLEST;
+/// Its two pages can be regions of their own.
+const HALVES: Setting = Setting {
+    pages: 2,
+    slots: 2,
+    ..TWO
+};
 const THREE: Setting = Setting {
     blades: 3,
     pages: 2,
@@ -93,11 +99,7 @@ pub const QUICK: &[Named] = &[
     ),
     complete(
         "the region is split and merged",
-        Setting {
-            pages: 2,
-            slots: 2,
-            ..TWO
-        },
+        HALVES,
         Budget {
             splits: 1,
             merges: 1,
@@ -107,10 +109,8 @@ pub const QUICK: &[Named] = &[
     complete(
         "an owner evicts while halves are merged",
         Setting {
-            pages: 2,
-            slots: 2,
             capacity: 1,
-            ..TWO
+            ..HALVES
         },
         Budget {
             splits: 1,
@@ -145,6 +145,92 @@ pub const QUICK: &[Named] = &[
         Budget {
             strangers: 2,
             ..faults(4)
+        },
+    ),
+    complete(
+        "memory is unmapped, and other memory mapped there",
+        TWO,
+        Budget {
+            unmaps: 1,
+            maps: 1,
+            ..faults(3)
+        },
+    ),
+    complete(
+        "memory may be read only, and written again",
+        TWO,
+        Budget {
+            protects: 2,
+            ..faults(3)
+        },
+    ),
+    complete(
+        "memory is unmapped while its region is split",
+        HALVES,
+        Budget {
+            splits: 1,
+            unmaps: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "a blade crashes while halves are merged",
+        Setting {
+            is_split: true,
+            ..HALVES
+        },
+        Budget {
+            crashes: 1,
+            merges: 1,
+            resets: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "the region is reset while it is split",
+        HALVES,
+        Budget {
+            resets: 1,
+            splits: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "the region is to be split twice while protection changes",
+        Setting { slots: 3, ..HALVES },
+        Budget {
+            splits: 2,
+            protects: 1,
+            ..faults(1)
+        },
+    ),
+    complete(
+        "memory is unmapped while a blade crashes",
+        TWO,
+        Budget {
+            crashes: 1,
+            unmaps: 1,
+            maps: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "a blade is late with a flush",
+        TWO,
+        Budget {
+            overdue: 1,
+            rejoins: 1,
+            resets: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "a blade is late when protection changes",
+        TWO,
+        Budget {
+            overdue: 1,
+            protects: 1,
+            ..faults(2)
         },
     ),
 ];
@@ -197,6 +283,29 @@ pub const FULL: &[Named] = &[
         },
     ),
     cut(
+        "three blades: memory is unmapped and mapped, a loss, a crash and a return",
+        THREE,
+        Budget {
+            losses: 1,
+            crashes: 1,
+            rejoins: 1,
+            unmaps: 1,
+            maps: 1,
+            ..faults(3)
+        },
+    ),
+    cut(
+        "three blades: protection changes, a reset, a blade is late and returns",
+        THREE,
+        Budget {
+            rejoins: 1,
+            overdue: 1,
+            resets: 1,
+            protects: 2,
+            ..faults(3)
+        },
+    ),
+    cut(
         "three blades: all of it",
         Setting { slots: 2, ..THREE },
         Budget {
@@ -205,10 +314,14 @@ pub const FULL: &[Named] = &[
             early: 1,
             crashes: 1,
             rejoins: 1,
+            overdue: 1,
             strangers: 1,
             resets: 1,
             splits: 1,
             merges: 1,
+            unmaps: 1,
+            maps: 1,
+            protects: 1,
             ..faults(3)
         },
     ),

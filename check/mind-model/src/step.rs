@@ -1,11 +1,13 @@
 //! The state after an action.
 
+use std::sync::Arc;
+
+use mind_api::message::{RegionChange, Request};
 use mind_common::permission::PermissionClass;
-use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict};
+use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict, wire::Cost};
 use mind_machines::{
     Node,
     compute::{self, Access},
-    controller::{Command, Input, Link, Request},
     datagram::{Body, Datagram, PageRequest},
 };
 
@@ -15,7 +17,7 @@ use crate::{
     operation::{FLUSH, is_of_operation},
     property::Violation,
     value::{Age, Value},
-    world::{Copied, DOMAIN, Flight, Host, MEMORY, Position, STRANGER, World, number, page},
+    world::{Copied, DOMAIN, Flight, MEMORY, Position, STRANGER, World, number, page},
 };
 
 /// The state after `action`, in its canonical form; `None` where the action does nothing.
@@ -29,6 +31,14 @@ pub fn step(before: &World, action: &Action) -> Option<World> {
 pub fn raw(before: &World, action: &Action) -> World {
     let mut world = before.clone();
     world.act(action);
+    if !Arc::ptr_eq(&world.controller, &before.controller) {
+        world.advance();
+    }
+    for host in world.hosts.iter_mut().flatten() {
+        for (number, excused) in host.excused.iter_mut().enumerate() {
+            *excused &= host.blade.waiting(page(number as u8)).is_some();
+        }
+    }
     world
 }
 
@@ -44,6 +54,11 @@ impl World {
                 self.budget.faults = self.budget.faults.map(|left| left - 1);
                 self.budget.strangers -= u8::from(is_stranger);
                 let domain = if is_stranger { STRANGER } else { DOMAIN };
+                if self.rights.least < needed(access)
+                    && let Some(host) = &mut self.hosts[blade]
+                {
+                    host.excused[usize::from(of)] = true;
+                }
                 self.with(blade, None, |blade, out| {
                     let named = PageRequest {
                         page: page(of),
@@ -74,24 +89,16 @@ impl World {
                 self.budget.early -= u8::from(is_early);
                 self.with(blade, None, |blade, out| blade.fire(alarm, late, out));
             }
-            Action::Control => {
-                let mut out = Vec::new();
-                self.controller.step(0, &mut self.switch, &mut out);
-                self.links.extend(out);
-            }
-            Action::Hear(link, command) => {
-                if let Some(at) = self.links.iter().position(|said| *said == (link, command)) {
-                    self.links.remove(at);
-                }
-                self.hear(link, command);
+            Action::Control => self.control(),
+            Action::Hear(session) => self.hear(session),
+            Action::Overdue(order) => {
+                self.budget.overdue -= 1;
+                self.overdue(order);
             }
             Action::Crash(blade) => {
                 self.budget.crashes -= 1;
                 if let Some(host) = self.hosts[blade].take() {
-                    let connection = host.blade.connection();
-                    self.links
-                        .retain(|(link, _)| link.life() != Some(connection));
-                    self.controller.handle(Input::Broken(connection));
+                    self.disconnect(host.blade.connection());
                 }
             }
             Action::Operate { blade, page } => self.begin_operation(blade, page),
@@ -99,20 +106,32 @@ impl World {
             Action::Rejoin(blade) => {
                 self.budget.rejoins -= 1;
                 if let Some(blade) = BladeId::new(blade as u8) {
-                    self.join(blade);
+                    self.register(Node::Compute(blade));
                 }
             }
             Action::Reset => {
                 self.budget.resets -= 1;
-                self.ask(Request::Reset(page(0)));
+                self.operate(RegionChange::Reset);
             }
             Action::Split => {
                 self.budget.splits -= 1;
-                self.ask(Request::Split(page(0)));
+                self.operate(RegionChange::Split);
             }
             Action::Merge => {
                 self.budget.merges -= 1;
-                self.ask(Request::Merge(page(0)));
+                self.operate(RegionChange::Merge);
+            }
+            Action::Map => {
+                self.budget.maps -= 1;
+                self.ask_for(PermissionClass::Write);
+            }
+            Action::Unmap => {
+                self.budget.unmaps -= 1;
+                self.ask_for(PermissionClass::None);
+            }
+            Action::Protect(class) => {
+                self.budget.protects -= 1;
+                self.ask_for(class);
             }
         }
     }
@@ -165,66 +184,20 @@ impl World {
     }
 
     /// Sends a packet; the same packet is on its way once only. Its attempt count says whether it
-    /// was sent before, not how often.
+    /// was sent before, not how often, and it does not say what an invalidation cost.
     pub(crate) fn send(&mut self, position: Position, mut packet: Datagram<Value>) {
         packet.envelope.attempt = match position {
             Position::From(_) => packet.envelope.attempt.min(1),
             // The transition of the directory, for statistics.
             Position::To(_) => 0,
         };
+        if let Body::Answer { cost, .. } | Body::Forward { cost, .. } = &mut packet.body {
+            *cost = Cost::default();
+        }
         let flight = Flight { position, packet };
         if !self.network.contains(&flight) {
             self.network.push(flight);
         }
-    }
-
-    fn hear(&mut self, link: Link, command: Command) {
-        match command {
-            Command::Zero { id, first, count } => {
-                self.memory.zero(first, count);
-                self.controller.handle(Input::Answer { id, done: true });
-            }
-            Command::FencePages { id, first, count } => {
-                self.memory.fence(first, count);
-                self.controller.handle(Input::Answer { id, done: true });
-            }
-            Command::FenceBlade {
-                id,
-                life: connection,
-            } => {
-                self.memory.fence_blade(connection);
-                self.controller.handle(Input::Answer { id, done: true });
-            }
-            Command::Flush { id, start, length } => {
-                if let Some(blade) = self.place_of(link) {
-                    let range = start.0..start.0 + length;
-                    self.with(blade, None, |blade, out| {
-                        blade.flush(0, range, None, u64::from(id), out);
-                    });
-                }
-            }
-            Command::Leave => {
-                if let Some(blade) = self.place_of(link) {
-                    self.hosts[blade] = None;
-                }
-            }
-            Command::Registered => {
-                if let Some(connection) = link.life() {
-                    let host = Host::new(connection, &self.setting);
-                    self.hosts[usize::from(connection.blade.get())] = Some(host);
-                }
-            }
-            Command::Reply { .. } => {}
-        }
-    }
-
-    fn place_of(&self, link: Link) -> Option<usize> {
-        let connection = link.life()?;
-        let is_it = |host: &Option<_>| {
-            let host: &Host = host.as_ref()?;
-            (host.blade.connection() == connection).then_some(())
-        };
-        self.hosts.iter().position(|host| is_it(host).is_some())
     }
 
     /// Calls a blade's machine, and carries out its actions; `data` is the page that came.
@@ -301,7 +274,8 @@ impl World {
                 self.put(at, number(page.page), Copied::default());
             }
             compute::Action::Fail { page, refusal, .. } => {
-                let is_right = page.domain == STRANGER && refusal == Refusal::Denied;
+                let is_excused = page.domain == STRANGER || self.is_excused(at, number(page.page));
+                let is_right = is_excused && refusal == Refusal::Denied;
                 if self.is_accepted(at) && !is_right {
                     self.violate(Violation::Refused(refusal));
                 }
@@ -311,13 +285,14 @@ impl World {
                     self.violate(Violation::Lost(refusal));
                 }
             }
-            compute::Action::ReportStuck { page } => self.ask(Request::ReportStuck(page.page)),
-            compute::Action::Flushed { token: FLUSH } => self.send_operation(at),
-            compute::Action::Flushed { token } => {
-                if let Ok(id) = u32::try_from(token) {
-                    self.controller.handle(Input::Answer { id, done: true });
+            compute::Action::ReportStuck { page } => {
+                if let Some(host) = &self.hosts[at] {
+                    let va = page.page.0;
+                    self.request(host.blade.connection(), 0, Request::ReportStuck { va });
                 }
             }
+            compute::Action::Flushed { token: FLUSH } => self.send_operation(at),
+            compute::Action::Flushed { token } => self.report(token),
             compute::Action::Served { .. } | compute::Action::Stepped { .. } => {}
         }
     }
@@ -326,6 +301,11 @@ impl World {
         if page.domain != DOMAIN {
             self.violate(Violation::Granted(page.domain));
         }
+    }
+
+    fn is_excused(&self, at: usize, number: u8) -> bool {
+        let host = self.hosts.get(at).and_then(Option::as_ref);
+        host.is_some_and(|host| host.excused[usize::from(number)])
     }
 
     fn copy(&self, at: usize, number: u8) -> Option<Copied> {

@@ -10,6 +10,7 @@ use mind_machines::{
 
 use crate::{
     action::Action,
+    control::connection,
     packed::Packed,
     value::Value,
     world::{Flight, Position, World, number},
@@ -35,10 +36,10 @@ pub fn table(path: &[(Packed, Option<Action>)]) -> Table {
     let names = names.chain(others.map(str::to_owned));
     table.set_header(["#".to_owned()].into_iter().chain(names));
     for (step, pair) in path.windows(2).enumerate() {
-        let [(_, Some(action)), (after, _)] = pair else {
+        let [(before, Some(action)), (after, _)] = pair else {
             continue;
         };
-        let (place, text) = describe(action);
+        let (place, text) = describe(&before.world(), action);
         let mut row = vec![String::new(); 1 + blades + others.len()];
         row[0] = (step + 1).to_string();
         let column = match place {
@@ -61,7 +62,7 @@ fn words(world: &World) -> String {
     words.join("\n")
 }
 
-fn describe(action: &Action) -> (Place, String) {
+fn describe(world: &World, action: &Action) -> (Place, String) {
     match action {
         Action::Fault {
             blade,
@@ -88,13 +89,30 @@ fn describe(action: &Action) -> (Place, String) {
             let early = if *is_early { "early: " } else { "" };
             (Place::Blade(*blade), format!("{early}timer {alarm:?}"))
         }
-        Action::Control => (Place::Controller, "a step".to_owned()),
-        Action::Hear(link, command) => {
-            let place = match link.life() {
+        Action::Control => {
+            let act = world.wanted();
+            (
+                Place::Controller,
+                act.map_or_else(String::new, |act| format!("{act:?}")),
+            )
+        }
+        Action::Hear(session) => {
+            let mut links = world.links.iter();
+            let heard = links.find(|(to, _)| to == session);
+            let heard = heard.map_or_else(String::new, |(_, message)| format!("told {message:?}"));
+            let place = match connection(*session) {
                 Some(connection) => Place::Blade(usize::from(connection.blade.get())),
                 None => Place::Memory,
             };
-            (place, format!("told {command:?}"))
+            (place, heard)
+        }
+        Action::Overdue(order) => {
+            let mut orders = world.controller.orders();
+            let late = orders.find(|(number, _)| number == order);
+            let place = late.map_or(Place::Controller, |(_, to)| {
+                Place::Blade(usize::from(to.number))
+            });
+            (place, format!("LATE with order {order}"))
         }
         Action::Operate { blade, page } => (
             Place::Blade(*blade),
@@ -106,6 +124,9 @@ fn describe(action: &Action) -> (Place, String) {
         Action::Reset => (Place::Controller, "asked for a reset".to_owned()),
         Action::Split => (Place::Controller, "asked for a split".to_owned()),
         Action::Merge => (Place::Controller, "asked for a merge".to_owned()),
+        Action::Map => (Place::Controller, "asked to map".to_owned()),
+        Action::Unmap => (Place::Controller, "asked to unmap".to_owned()),
+        Action::Protect(class) => (Place::Controller, format!("asked to protect: {class:?}")),
     }
 }
 

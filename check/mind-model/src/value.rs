@@ -1,5 +1,5 @@
 //! Which write of a page a copy has. The model only distinguishes whether a page's bytes are the
-//! latest, so there are three ages: everything older than the last acknowledged write is one.
+//! latest, so there are few ages: everything older than the last acknowledged write is one.
 
 use mind_common::id::Connection;
 use mind_machines::datagram::Content;
@@ -12,8 +12,10 @@ pub enum Age {
     Old,
     /// What was acknowledged last; there is a later write, which is not.
     Acknowledged,
-    /// The latest write.
+    /// The latest write; or zeros, of memory that was zeroed before it was mapped.
     Latest,
+    /// Zeros, of memory that is not mapped.
+    Zeroed,
 }
 
 /// A page.

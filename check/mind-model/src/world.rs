@@ -1,24 +1,28 @@
 //! A state: all machines, the packets between them, and the ages of pages.
 
-use mind_common::permission::PermissionClass;
+use std::sync::Arc;
+
+use mind_api::message::RegionChange;
 use mind_common::{
-    addr::{PAGE_SHIFT, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::{PAGE_SHIFT, Va, WINDOW_BASE},
     id::{BladeId, Connection, DomainId},
+    permission::PermissionClass,
     serial::Version,
-    table::{MAY_READ, MAY_WRITE, Permission, Translation},
 };
 use mind_machines::{
     Node,
     compute::{Blade, Config},
-    controller::{Ask, Command, Controller, Input, Link, Patience, Progress, Request},
+    control::{Controller, Session},
     datagram::Datagram,
     memory::{Memory, Page},
     switch::{Port, Switch},
 };
 
 use crate::{
+    control::{self, Message},
     operation::Operation,
     property::Violation,
+    rights::Rights,
     setting::{Budget, Setting},
     value::{Age, Book, Value},
 };
@@ -58,8 +62,12 @@ pub struct Host {
     pub blade: Blade,
     /// The pages, by number.
     pub cache: Vec<Copied>,
+    /// Whether processes of both domains run on it.
+    pub is_ready: bool,
     /// The atomic operation under way.
     pub operation: Option<Operation>,
+    /// Of which pages threads wait that may be denied their access, by number.
+    pub excused: Vec<bool>,
 }
 
 impl Host {
@@ -69,7 +77,9 @@ impl Host {
         Self {
             blade: Blade::new(config),
             cache: vec![Copied::default(); usize::from(setting.pages)],
+            is_ready: false,
             operation: None,
+            excused: vec![false; usize::from(setting.pages)],
         }
     }
 }
@@ -93,24 +103,26 @@ pub struct Flight {
 }
 
 /// A state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     /// The switch.
     pub switch: Switch,
     /// The memory blade.
     pub memory: Memory<Value>,
     /// The controller.
-    pub controller: Controller,
+    pub controller: Arc<Controller>,
+    /// The controller's messages to agents on their way; those of a session in order.
+    pub links: Vec<(Session, Message)>,
     /// The compute blades; `None` where one crashed or left.
     pub hosts: Vec<Option<Host>>,
     /// The packets on their way. None is there twice, and their order has no meaning.
     pub network: Vec<Flight>,
-    /// The controller's messages on their way, in order.
-    pub links: Vec<(Link, Command)>,
     /// The model's size.
     pub setting: Setting,
     /// The budget of faults that is left.
     pub budget: Budget,
+    /// What the domain may do with the memory.
+    pub rights: Rights,
     /// What is known of pages.
     pub books: Vec<Book>,
     /// The violation that has happened, if any.
@@ -120,55 +132,30 @@ pub struct World {
 impl World {
     /// All blades are registered with empty caches; the region is mapped.
     pub fn new(setting: &Setting) -> Self {
-        let mut switch = Switch::new(setting.slots);
-        let tables = switch.tables_mut();
-        tables.ports.insert(MEMORY, Port::Memory);
-        tables.memory.insert(0);
-        let base = Va(WINDOW_BASE);
-        let slice = Prefix {
-            base,
-            shift: SLICE_SHIFT,
-        };
-        let translation = Translation::new(0, base, 0);
-        tables.translation.insert(slice, translation);
-        let patience = Patience {
-            full: 0,
-            optional: 0,
-            stuck: 0,
-            pause: 0,
-        };
         let mut world = Self {
-            switch,
+            switch: Switch::new(setting.slots),
             memory: Memory::new(1 << setting.order),
-            controller: Controller::new(patience, setting.slots, [0]),
-            hosts: Vec::new(),
-            network: Vec::new(),
+            controller: Arc::new(Controller::new(control::config(setting))),
             links: Vec::new(),
+            hosts: vec![None; usize::from(setting.blades)],
+            network: Vec::new(),
             setting: *setting,
             budget: setting.budget,
+            rights: Rights::default(),
             books: vec![Book::default(); usize::from(setting.pages)],
             violation: None,
         };
-        let blades: Vec<_> = (0..setting.blades).filter_map(BladeId::new).collect();
-        for &blade in &blades {
-            world.join(blade);
+        world.register(MEMORY);
+        world.settle();
+        for blade in (0..setting.blades).filter_map(BladeId::new) {
+            world.register(Node::Compute(blade));
+            world.settle();
         }
-        if let Some(region) = Region::containing(base, setting.order) {
-            world.ask(Request::Map {
-                domain: DOMAIN,
-                region,
-                permission: Permission {
-                    bits: MAY_READ | MAY_WRITE,
-                },
-                fails: false,
-            });
-        }
-        world.settle_controller();
-        for blade in blades {
-            let connection = world.controller.life(blade);
-            world
-                .hosts
-                .push(connection.map(|connection| Host::new(connection, setting)));
+        world.ask_for(PermissionClass::Write);
+        world.settle();
+        if setting.is_split {
+            world.operate(RegionChange::Split);
+            world.settle();
         }
         for number in 0..1 << setting.order {
             let data = Value {
@@ -180,35 +167,6 @@ impl World {
             world.memory.set_page(u64::from(number), page);
         }
         world
-    }
-
-    /// A blade registers, and programs of both domains are started on it.
-    pub fn join(&mut self, blade: BladeId) {
-        self.ask(Request::Register(blade));
-        for domain in [DOMAIN, STRANGER] {
-            self.ask(Request::Place {
-                domain,
-                blade,
-                is_placed: true,
-            });
-        }
-    }
-
-    /// Sends the controller a request.
-    pub fn ask(&mut self, request: Request) {
-        self.controller.handle(Input::Ask(Ask::of_nobody(request)));
-    }
-
-    /// Runs the controller to its end, before there is a blade that it could wait for.
-    fn settle_controller(&mut self) {
-        let mut out = Vec::new();
-        while self.controller.step(0, &mut self.switch, &mut out) != Progress::Idle {
-            for (_, command) in out.drain(..) {
-                if let Command::Zero { id, .. } = command {
-                    self.controller.handle(Input::Answer { id, done: true });
-                }
-            }
-        }
     }
 
     /// Whether the switch accepts packets of that blade's current incarnation.

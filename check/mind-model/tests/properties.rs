@@ -7,13 +7,14 @@ use mind_common::{
     id::{BladeSet, DomainId},
 };
 use mind_model::{
-    action::progress,
+    action::Action,
     liveness::walk,
     property::{
         Violation, acknowledged_is_kept, cache_agrees, directory_agrees, is_quiet, latest_is_read,
-        no_deadlock, nothing_wrong, single_writer,
+        no_deadlock, nothing_wrong, rights_are_kept, single_writer, slots_agree,
     },
     settings::{FULL, QUICK},
+    step::step,
     value::Age,
     world::{Copied, World},
 };
@@ -55,7 +56,7 @@ fn memory_is_latest(world: &World) -> bool {
 type Spoil = fn(&mut World) -> bool;
 
 /// Each property, and what breaks it.
-const BROKEN: [(&str, Holds, Spoil); 7] = [
+const BROKEN: [(&str, Holds, Spoil); 9] = [
     ("another copy beside the writer's", single_writer, |world| {
         let number = world.hosts.len();
         let free = (0..number).find(|at| {
@@ -91,7 +92,21 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         let mut page = world.memory.page(0);
         page.data.age = Age::Old;
         world.memory.set_page(0, page);
-        true
+        world.rights.is_mapped
+    }),
+    ("a copy that may not be had", rights_are_kept, |world| {
+        let is_had = (0..world.hosts.len()).any(|at| {
+            let host = world.hosts[at].as_ref();
+            world.is_accepted(at)
+                && host.is_some_and(|host| host.cache[0].mapping != PermissionClass::None)
+        });
+        world.rights.most = PermissionClass::None;
+        is_had
+    }),
+    ("pages find no slot", slots_agree, |world| {
+        let is_mapped = !world.switch.tables().pages.is_empty();
+        world.switch.tables_mut().pages.clear();
+        is_mapped && world.controller.is_idle()
     }),
     ("no blade is listed", directory_agrees, |world| {
         let is_fit = is_quiet(world)
@@ -120,10 +135,16 @@ const BROKEN: [(&str, Holds, Spoil); 7] = [
         true
     }),
     ("the controller's messages are lost", no_deadlock, |world| {
-        (world.network, world.links) = (Vec::new(), Vec::new());
-        let mut next = Vec::new();
-        progress(world, &mut next);
-        next.is_empty() && !is_quiet(world)
+        if !is_quiet(world) {
+            return false;
+        }
+        world.budget.resets = 1;
+        let mut next = step(world, &Action::Reset);
+        while let Some(after) = next {
+            *world = after;
+            next = world.wanted().and_then(|_| step(world, &Action::Control));
+        }
+        !std::mem::take(&mut world.links).is_empty()
     }),
 ];
 
@@ -145,7 +166,7 @@ fn a_state_that_is_wrong_in_one_thing_fails_the_property_that_is_about_it() {
 
 /// Each property without a part of its condition, or negated: random runs must reach a state in
 /// which it fails.
-const MUTATED: [(&str, Holds); 9] = [
+const MUTATED: [(&str, Holds); 13] = [
     ("a page has one copy at most", |world| {
         copies(world).len() < 2
     }),
@@ -164,6 +185,19 @@ const MUTATED: [(&str, Holds); 9] = [
             .slots()
             .iter()
             .any(|slot| slot.word.state().is_busy())
+    }),
+    ("memory is always mapped", |world| world.rights.is_mapped),
+    (
+        "no blade has a copy of memory that was mapped later",
+        |world| world.budget.maps == world.setting.budget.maps || copies(world).is_empty(),
+    ),
+    (
+        "no blade has a copy of memory that may only be read",
+        |world| world.rights.most != PermissionClass::Read || copies(world).is_empty(),
+    ),
+    ("no blade returns that was late", |world| {
+        world.budget.overdue == world.setting.budget.overdue
+            || world.budget.rejoins == world.setting.budget.rejoins
     }),
     ("something is always under way", |world| !is_quiet(world)),
     ("nothing is ever under way", is_quiet),

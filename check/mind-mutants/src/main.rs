@@ -26,6 +26,9 @@ struct Options {
     /// Only settings of the model with this in their name, quick or full.
     #[arg(long, default_value = "", value_name = "TEXT")]
     setting: String,
+    /// Only the model or the simulator looks for them; that each bug is found by the right one is not checked then.
+    #[arg(long, value_name = "FINDER")]
+    by: Option<Finder>,
     /// Looks in the full settings as well, and for each bug with both, to check that the one of the
     /// two that is said not to find it does not. Takes several times as long.
     #[arg(long)]
@@ -47,12 +50,17 @@ struct Tried {
     model: Option<Option<Detection>>,
     simulator: Option<Option<Detection>>,
     reason: Option<Reason>,
+    /// Whether only one of the two was to look for it.
+    is_by_one: bool,
 }
 
 impl Tried {
     fn of(mutant: Mutant, options: &Options) -> Self {
         let reason = reasons::of(mutant);
-        let asks = |finder| options.everything || reason.is_none_or(|why| why.finder == finder);
+        let asks = |finder| match options.by {
+            Some(only) => only == finder,
+            None => options.everything || reason.is_none_or(|why| why.finder == finder),
+        };
         let settings = if options.everything || !options.setting.is_empty() {
             Settings::All
         } else {
@@ -66,7 +74,8 @@ impl Tried {
         Self {
             model,
             simulator,
-            reason,
+            reason: reason.filter(|_| options.by.is_none()),
+            is_by_one: options.by.is_some(),
         }
     }
 
@@ -81,7 +90,7 @@ impl Tried {
     fn is_well(&self) -> bool {
         match (self.finders().as_slice(), self.reason) {
             ([finder], Some(reason)) => *finder == reason.finder,
-            (finders, None) => finders.len() == 2,
+            (finders, None) => finders.len() == 2 || self.is_by_one && finders.len() == 1,
             _ => false,
         }
     }

@@ -3,7 +3,7 @@
 use mind_machines::mutant::Mutant;
 
 /// What looks for bugs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Finder {
     /// The search of the model's states.
     Model,
@@ -55,6 +55,18 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
         Mutant::OperatedTwice | Mutant::BladeNotFenced => (
             Finder::Model,
             "the simulator's programs have no atomic operations carried out in memory",
+        ),
+        Mutant::AnsweredBeforeRecord
+        | Mutant::DepartureNotRecorded
+        | Mutant::StraySlotsTrusted
+        | Mutant::DepartureNotResumed
+        | Mutant::ClosingNotResumed => (
+            Finder::Simulator,
+            "the model's controller does not die; mind-machines/tests/seeded.rs has it die at each act",
+        ),
+        Mutant::CarriedOutTwice => (
+            Finder::Simulator,
+            "the model's blades make no request twice; mind-machines/tests/seeded.rs does",
         ),
         _ => return None,
     };

@@ -40,7 +40,7 @@ impl Controller {
         if let Some(earlier) = earlier.filter(|earlier| earlier.kind == registration.kind) {
             let fencing = self.begin_fencing(earlier, None);
             let others: BTreeSet<_> = fencing.into_iter().chain(self.departing(earlier)).collect();
-            if !others.is_empty() {
+            if !others.is_empty() && !seeded!(JoinedEarly) {
                 operation.waits = Waits::Operations(others);
                 return operation
                     .tasks
@@ -223,11 +223,16 @@ impl Controller {
         let Some(port) = self.books.blades.get(kind, number).map(|blade| blade.port) else {
             return;
         };
-        self.books.touch(records::Key::Blade(kind, number));
+        if !seeded!(DepartureNotRecorded) {
+            self.books.touch(records::Key::Blade(kind, number));
+        }
         self.dismiss(id, incarnation);
         self.forget_all_answers(incarnation);
         let rest = self.departure(incarnation);
         let keys = match kind {
+            BladeKind::Compute if seeded!(PortLeftOpen) => {
+                vec![tables::Key::Compute(incarnation.connection().blade)]
+            }
             BladeKind::Compute => vec![
                 tables::Key::Port(port),
                 tables::Key::Compute(incarnation.connection().blade),
@@ -292,7 +297,7 @@ impl Controller {
             }
             _ => Some(from),
         };
-        if let Some(from) = next {
+        if let Some(from) = next.filter(|_| !seeded!(NotForgotten)) {
             let act = Act::Forget { blade, from, most };
             return self.act(id, operation, act, Task::Forget(incarnation, from, lost));
         }
@@ -383,7 +388,7 @@ impl Controller {
             here.map(move |process| (domain, *process))
         });
         let processes: Vec<(u32, Process)> = processes.collect();
-        for (domain, process) in processes {
+        for (domain, process) in processes.into_iter().filter(|_| !seeded!(ProcessesKept)) {
             self.begin(Claim::default(), None, vec![Task::Exit(domain, process)]);
         }
     }

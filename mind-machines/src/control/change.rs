@@ -7,6 +7,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use mind_api::message::{Command, OnLoss};
+#[cfg(feature = "model")]
+use mind_common::serial::Episode;
 use mind_common::{
     addr::{PAGE_SHIFT, Region, SLICE_SHIFT},
     directory::{
@@ -80,8 +82,9 @@ pub(super) struct Changing {
     change: Change,
     runs: Vec<Run>,
     stage: Stage,
-    /// The swap under way: of which word of the run, and of which blade that is gone, if that is why.
-    swapping: Option<(Which, Word, Option<BladeId>)>,
+    /// The word of the run that is looked at or swapped; with what it is to become and the blade that is gone, if that
+    /// is why.
+    swapping: Option<(Which, Option<(Word, BladeId)>)>,
 }
 
 impl Changing {
@@ -94,6 +97,7 @@ impl Changing {
     }
 
     /// Every word that it remembers, for a model checker that renames episodes.
+    #[cfg(feature = "model")]
     pub(super) fn visit_words(&mut self, visit: &mut impl FnMut(&mut Word)) {
         for run in &mut self.runs {
             run.words.iter_mut().flatten().for_each(&mut *visit);
@@ -102,7 +106,8 @@ impl Changing {
                     visit(old);
                     visit(new);
                 }
-                Some(Do::Rewire { second }) => visit(second),
+                // A slot that is opened has its own next episode.
+                Some(Do::Rewire { second }) => *second = second.with_episode(Episode::default()),
                 Some(Do::Wait { .. } | Do::Flush { .. } | Do::Fence | Do::Done(_)) | None => {}
             }
             if let Some(episode) = run.procedure.watched_mut() {
@@ -111,15 +116,24 @@ impl Changing {
                 *episode = word.episode();
             }
         }
-        if let Some((_, word, _)) = &mut self.swapping {
+        if let Some((_, Some((word, _)))) = &mut self.swapping {
             visit(word);
         }
         if let Stage::Rewiring(acts) = &mut self.stage {
             for act in acts {
                 if let Act::Open { word, .. } = act {
-                    visit(word);
+                    *word = word.with_episode(Episode::default());
                 }
             }
+        }
+    }
+
+    /// The operations that fence blades which did not flush, for a model checker that renames operations.
+    #[cfg(feature = "model")]
+    pub(super) const fn fencing_mut(&mut self) -> Option<&mut BTreeSet<OperationId>> {
+        match &mut self.stage {
+            Stage::Departing(fencing) => Some(fencing),
+            _ => None,
         }
     }
 
@@ -293,11 +307,11 @@ impl Controller {
                 continue;
             };
             let Some(word) = run.words[index] else {
-                changing.swapping = Some((which, Word::default(), None));
+                changing.swapping = Some((which, None));
                 return self.act(id, operation, Act::Look { slot }, Task::Change(changing));
             };
             if let Some((blade, new)) = self.forgotten(word) {
-                changing.swapping = Some((which, new, Some(blade)));
+                changing.swapping = Some((which, Some((new, blade))));
                 run.words[index] = None;
                 let old = word;
                 return self.act(
@@ -310,17 +324,15 @@ impl Controller {
         }
         let [first, second] = run.words.map(Option::unwrap_or_default);
         let next = run.procedure.next(now, first, second);
-        run.next = Some(next);
+        // They have said what they had to say, and may change; after a swap, whether it was made shows in them.
+        run.words = [None; 2];
         if let Do::Swap {
             slot: which,
             old,
             new,
         } = next
         {
-            // Whether it was still there shows in the words.
-            run.next = None;
-            run.words = [None; 2];
-            changing.swapping = Some((which, new, None));
+            changing.swapping = Some((which, None));
             #[cfg(feature = "mutants")]
             let new = mutated(changing.change, which, old, new);
             if let Some(slot) = changing.runs[number].slot(which) {
@@ -332,6 +344,7 @@ impl Controller {
                 );
             }
         }
+        changing.runs[number].next = Some(next);
         changing.stage = Stage::Words(number + 1);
         operation.tasks.push(Task::Change(changing));
     }
@@ -344,12 +357,11 @@ impl Controller {
         number: usize,
         word: Word,
     ) {
-        let Some((which, wanted, gone)) = changing.swapping.take() else {
+        let Some((which, forgetting)) = changing.swapping.take() else {
             return;
         };
         let run = &mut changing.runs[number];
-        let is_swapped = word.raw() == wanted.raw();
-        if let Some(gone) = gone.filter(|_| is_swapped) {
+        if let Some((_, gone)) = forgetting.filter(|(wanted, _)| word.raw() == wanted.raw()) {
             self.lost_in_passing(operation, run, which, gone, word);
         }
         run.words[which as usize] = Some(word);
@@ -392,8 +404,10 @@ impl Controller {
         };
         let requester = word.state().is_busy().then(|| word.requester());
         let gone = word.blades().iter().chain(requester).find(is_gone)?;
-        let step = on_loss(word, gone)?;
-        Some((gone, step.next))
+        let step = on_loss(word, gone);
+        #[cfg(feature = "mutants")]
+        let step = crate::mutant::lost(word, step);
+        Some((gone, step?.next))
     }
 
     /// Every run says something that needs more than words, or is over.
@@ -415,7 +429,14 @@ impl Controller {
             Jointly::Flush { blades } => {
                 self.release(id);
                 let regions: Vec<_> = entries(|says| matches!(says, Do::Flush { .. })).collect();
-                self.order_flush(now, id, operation, blades, &regions);
+                if seeded!(FlushNotAwaited) {
+                    let all = changing.runs.iter_mut();
+                    all.for_each(|run| {
+                        blades.iter().for_each(|blade| run.procedure.flushed(blade))
+                    });
+                } else {
+                    self.order_flush(now, id, operation, blades, &regions);
+                }
                 operation.waits = Waits::Orders;
                 Stage::Flushed
             }
@@ -483,7 +504,9 @@ impl Controller {
         let mut fencing = BTreeSet::new();
         for (incarnation, result) in std::mem::take(&mut operation.heard) {
             let blade = incarnation.connection().blade;
-            if let Err(failure) = result {
+            if let Err(failure) = result
+                && !seeded!(LateNotFenced)
+            {
                 fencing.extend(self.begin_fencing(incarnation, Some(failure)));
             }
             // What it costs that a blade is gone is told when words forget it.
@@ -649,7 +672,7 @@ fn mutated(change: Change, which: Which, old: Word, new: Word) -> Word {
     let is_merged = change == Change::Merge && which == Which::First && old.prior().is_some();
     let is_forced = old.state() == State::SharedToModified;
     if Mutant::MergeForgetsSharers.is_active() && is_merged
-        || Mutant::SeizedFromListed.is_active() && is_forced
+        || Mutant::OnlyListedFlushed.is_active() && is_forced
     {
         return new.with_blades(old.blades());
     }

@@ -47,7 +47,8 @@ impl Controller {
         let by = self.agent(session);
         if let Some(by) = by {
             self.forget_answers(by, answered);
-            if let Some(answer) = self.books.answers.get(&(by, id)).cloned() {
+            let answer = self.books.answers.get(&(by, id)).cloned();
+            if let Some(answer) = answer.filter(|_| !seeded!(CarriedOutTwice)) {
                 return self.answer_at_once(session, id, answer);
             }
             let is_same = |asker: &Asker| asker.by == Some(by) && asker.id == id;
@@ -118,6 +119,12 @@ impl Controller {
     /// What a request will touch.
     fn claim_of(&self, request: &Request) -> Claim {
         match request {
+            Request::Unmap { .. } if seeded!(UnmapClaimsNothing) => Claim::default(),
+            Request::ReportStuck { .. } | Request::ChangeRegion { .. }
+                if seeded!(ClaimTooSmall) =>
+            {
+                Claim::default()
+            }
             Request::Unmap { va, length, .. }
             | Request::Protect { va, length, .. }
             | Request::Sync { va, length, .. } => Claim::range(Va(*va), *length),
@@ -163,10 +170,10 @@ impl Controller {
         ]);
     }
 
-    /// The answer is recorded with whatever is recorded next.
+    /// The answer is recorded with whatever is recorded next; not that to a blade which is gone, as it does not ask again.
     pub(super) fn keep_answer(&mut self, operation: &Operation, answer: &Answer) {
         if let Some(asker) = &operation.asker
-            && let Some(by) = asker.by
+            && let Some(by) = asker.by.filter(|by| self.books.blades.here(*by).is_some())
         {
             self.books.answers.insert((by, asker.id), answer.clone());
             self.books.touch(records::Key::Answer(by, asker.id));
@@ -492,12 +499,20 @@ impl Controller {
         let answer = Ok(Reply::Mapped { va: va.0, length });
         self.keep_answer(operation, &answer);
         // Blades may have copies once the tables allow it: a controller that follows this one must know of the vma then.
-        operation.first([
+        let mut tasks = [
             Task::Keep,
             Task::Install(keys, Otherwise::Unmap(va)),
             Task::Reply(answer),
             Task::Release,
-        ]);
+        ];
+        if seeded!(AnsweredBeforeRecord) {
+            tasks.rotate_left(1);
+            tasks.swap(2, 3);
+        }
+        if seeded!(AnsweredBeforeTables) {
+            tasks.swap(1, 2);
+        }
+        operation.first(tasks);
     }
 
     /// A process opens an area that is there.
@@ -557,6 +572,8 @@ impl Controller {
             return Ok(());
         }
         let keys = self.disallow(va);
+        // From here on it happens, whether or not by this controller: one that follows has the same answer.
+        self.keep_answer(operation, &Ok(Reply::Done));
         operation.first([
             Task::Install(keys, Otherwise::Report),
             Task::Keep,
@@ -591,6 +608,7 @@ impl Controller {
         let known = self.books.domains.get(domain);
         let before = known.map_or_else(Vec::new, |domain| domain.protection.over(va.0, end));
         let blades = known
+            .filter(|_| !seeded!(ProtectedUnflushed))
             .map(super::books::domains::Domain::blades)
             .unwrap_or_default();
         let keys = self.allow(domain, va, length, access);
@@ -754,11 +772,13 @@ impl Controller {
                 self.books.touch(records::Key::Domain(vma.domain));
             }
             self.books.memory.free(vma.extent);
+            if seeded!(ZeroingNotAwaited) {
+                self.books.memory.zeroed(vma.extent);
+            }
             self.books.unclean.insert(va.0, vma.extent);
             self.books.touch(records::Key::Unclean(va.0));
             self.begin_zeroing(vma.extent.blade);
         }
-        self.keep_answer(operation, &Ok(Reply::Done));
         operation.first([Task::Keep, Task::Release]);
     }
 

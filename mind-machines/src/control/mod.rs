@@ -31,6 +31,8 @@ pub mod books;
 mod change;
 mod decide;
 pub mod interface;
+#[cfg(feature = "model")]
+mod model;
 mod operation;
 pub mod procedure;
 mod regions;
@@ -257,20 +259,6 @@ impl Controller {
         self.orders
             .iter()
             .map(|(number, order)| (*number, order.to))
-    }
-
-    /// Shows every word that it remembers, and the word of every episode that it remembers alone, to a model checker
-    /// which may change the episode.
-    pub fn visit_words(&mut self, visit: &mut impl FnMut(&mut mind_common::directory::Word)) {
-        for task in self
-            .operations
-            .values_mut()
-            .flat_map(|operation| &mut operation.tasks)
-        {
-            if let Task::Change(changing) = task {
-                changing.visit_words(visit);
-            }
-        }
     }
 
     /// Whether nothing is left to do.

@@ -257,6 +257,9 @@ impl Controller {
         let open = vmas.vmas_from(Va(0)).filter(|vma| !vma.is_closing);
         let open: Vec<_> = open.map(|vma| (vma.va(), Va(vma.end()))).collect();
         let repair = Repair::of(slots, &open, |region| {
+            if seeded!(StraySlotsTrusted) {
+                return true;
+            }
             let vma = vmas.vma_at(region.base());
             vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
         });
@@ -295,6 +298,7 @@ impl Controller {
             match (is_here, self.session(incarnation)) {
                 (true, Some(_)) => {}
                 (true, None) => others.extend(self.begin_fencing(incarnation, None)),
+                (false, _) if seeded!(DepartureNotResumed) => {}
                 // Its departure may not have come to its end.
                 (false, _) => others.extend([self.begin_departure(incarnation)]),
             }
@@ -307,7 +311,7 @@ impl Controller {
         let vmas = self.books.domains.vmas_from(Va(0));
         let vmas: Vec<_> = vmas.map(|vma| (vma.va(), vma.is_closing)).collect();
         for (va, is_closing) in vmas {
-            if is_closing {
+            if is_closing && !seeded!(ClosingNotResumed) {
                 self.begin_closing(va);
             }
         }

@@ -244,7 +244,7 @@ impl Switch {
 fn loss(word: Word, gone: BladeId) -> Option<mind_common::directory::machine::Step<Loss>> {
     let step = on_loss(word, gone);
     #[cfg(feature = "mutants")]
-    let step = crate::mutant::bereft(word, step);
+    let step = crate::mutant::lost(word, step);
     step
 }
 

@@ -377,12 +377,30 @@ impl World {
                     };
                     self.known.insert(*host, incarnation);
                 }
+                self.check_recorded(session, id);
                 self.asked.remove(&id);
                 self.replies.insert(id, body);
             }
             Output::Event(event) => self.events.push(event),
         }
         true
+    }
+
+    /// An answer that may be asked for again is recorded before it is given.
+    fn check_recorded(&self, session: Session, id: u64) {
+        let known = self
+            .hosts
+            .get(&session)
+            .and_then(|host| self.known.get(host));
+        if let Some(of) = known
+            && self.controller.books().answers.contains_key(&(*of, id))
+        {
+            let key = Key::Answer(*of, id);
+            assert!(
+                self.records.contains_key(&key),
+                "{key} is given and not recorded"
+            );
+        }
     }
 
     fn obey(&mut self, session: Session, order: u64, command: Command) {

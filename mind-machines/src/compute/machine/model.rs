@@ -197,6 +197,15 @@ impl Blade {
         self.counters = Counters::default();
     }
 
+    /// Shows the tokens of the flushes under way to `visit`, which may change them.
+    pub fn visit_flushes(&mut self, mut visit: impl FnMut(&mut u64)) {
+        for recall in &mut self.recalls {
+            if let Cause::Flush(token) = &mut recall.cause {
+                visit(token);
+            }
+        }
+    }
+
     /// Lets `numbers` rename the numbers of this state, if different ones stay different.
     pub fn visit(&mut self, numbers: &mut impl Numbers) {
         let me = self.config.connection.blade;

@@ -333,6 +333,12 @@ impl Domains {
         self.last = number;
     }
 
+    /// Forgets what was lost of vmas, for a model checker: only operators are told.
+    #[cfg(feature = "model")]
+    pub fn forget_losses(&mut self) {
+        self.vmas.values_mut().for_each(|vma| vma.lost = None);
+    }
+
     /// Adds a vma.
     pub fn put_vma(&mut self, vma: Vma) {
         let domain = self.domains.entry(vma.domain).or_default();

@@ -53,6 +53,15 @@ impl Books {
         self.changed.insert(key);
     }
 
+    /// Forgets what has no effect but on controllers that follow and on requests that are made twice, for a model
+    /// checker.
+    #[cfg(feature = "model")]
+    pub fn forget_history(&mut self) {
+        self.answers.clear();
+        self.changed.clear();
+        self.domains.forget_losses();
+    }
+
     /// What has changed since this was last asked.
     pub fn take_changes(&mut self) -> Vec<records::Change> {
         let changed = std::mem::take(&mut self.changed).into_iter();
