@@ -29,7 +29,6 @@ macro_rules! seeded {
 }
 
 pub mod compute;
-pub mod control;
 pub mod controller;
 pub mod datagram;
 pub mod memory;

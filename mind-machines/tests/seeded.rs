@@ -1,7 +1,7 @@
 //! Bugs seeded into the controller that only show when it dies, or in what it records: each is found by what must be so
 //! whenever nothing is left to do, and nothing is found without them.
 
-#[path = "control/world.rs"]
+#[path = "controller/world.rs"]
 #[allow(dead_code, reason = "the controller's tests use all of it")]
 mod world;
 

@@ -6,12 +6,12 @@ use mind_machines::{
         Access,
         model::{Alarm, Lateness},
     },
-    control::Session,
+    controller::Session,
 };
 
 use crate::{
     canonical::is_noise,
-    control::{Message, connection},
+    controller::{Message, connection},
     world::{Flight, World, page},
 };
 

@@ -27,7 +27,7 @@ use mind_machines::{Node, compute::model::Numbers, datagram::Body};
 use rustc_hash::FxHasher;
 
 use crate::{
-    control::{Message, OVER},
+    controller::{Message, OVER},
     operation::{FLUSH, is_of_operation},
     value::Value,
     world::{Flight, Position, STORED, World, number, page},

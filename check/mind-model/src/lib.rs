@@ -22,7 +22,7 @@
 pub mod action;
 mod ages;
 pub mod canonical;
-pub mod control;
+pub mod controller;
 pub mod liveness;
 pub mod model;
 pub mod operation;

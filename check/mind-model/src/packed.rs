@@ -10,14 +10,14 @@ use std::{
 
 use ahash::RandomState;
 use mind_machines::{
-    control::{Controller, Session},
+    controller::{Controller, Session},
     memory::Memory,
     switch::Switch,
 };
 use rustc_hash::FxHashSet;
 
 use crate::{
-    control::Message,
+    controller::Message,
     property::Violation,
     rights::Rights,
     setting::{Budget, Setting},

@@ -10,7 +10,7 @@ use mind_machines::{
 
 use crate::{
     action::Action,
-    control::connection,
+    controller::connection,
     packed::Packed,
     value::Value,
     world::{Flight, Position, World, number},

@@ -12,14 +12,14 @@ use mind_common::{
 use mind_machines::{
     Node,
     compute::{Blade, Config},
-    control::{Controller, Session},
+    controller::{Controller, Session},
     datagram::Datagram,
     memory::{Memory, Page},
     switch::{Port, Switch},
 };
 
 use crate::{
-    control::{self, Message},
+    controller::{self, Message},
     operation::Operation,
     property::Violation,
     rights::Rights,
@@ -135,7 +135,7 @@ impl World {
         let mut world = Self {
             switch: Switch::new(setting.slots),
             memory: Memory::new(1 << setting.order),
-            controller: Arc::new(Controller::new(control::config(setting))),
+            controller: Arc::new(Controller::new(controller::config(setting))),
             links: Vec::new(),
             hosts: vec![None; usize::from(setting.blades)],
             network: Vec::new(),

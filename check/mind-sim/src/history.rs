@@ -8,14 +8,14 @@ mod text;
 use std::collections::{BTreeMap, HashSet};
 
 use comfy_table::{Table, presets};
+use mind_api::message::{BladeKind, Command, Request};
 use mind_common::{
     addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     wire::Invalidation,
 };
-use mind_api::message::{BladeKind, Command, Request};
 use mind_machines::{
     Node,
-    control::{Act, Event, Input, Output, Session, books::tables::Key},
+    controller::{Act, Event, Input, Output, Session, books::tables::Key},
     datagram::{Body, Datagram},
 };
 

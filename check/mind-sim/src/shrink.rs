@@ -172,14 +172,20 @@ impl Search {
 /// The plan without an area that no program uses.
 fn without_area(plan: &Plan, number: usize) -> Option<Plan> {
     let mut plan = plan.clone();
-    let mut ops = plan.programs.iter_mut().flat_map(|program| &mut program.ops);
+    let mut ops = plan
+        .programs
+        .iter_mut()
+        .flat_map(|program| &mut program.ops);
     if plan.areas.len() == 1 || ops.any(|op| op.area_mut() == Some(&mut { number })) {
         return None;
     }
     plan.areas.remove(number);
     plan.disturbances
         .retain_mut(|(_, disturbance)| disturbance.area_mut() != Some(&mut { number }));
-    let ops = plan.programs.iter_mut().flat_map(|program| &mut program.ops);
+    let ops = plan
+        .programs
+        .iter_mut()
+        .flat_map(|program| &mut program.ops);
     let disturbances = plan.disturbances.iter_mut();
     let places = ops
         .filter_map(Op::area_mut)

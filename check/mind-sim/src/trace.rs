@@ -13,7 +13,7 @@ use mind_common::{
 use mind_machines::{
     Node,
     compute::Access,
-    control::{Input, Output},
+    controller::{Input, Output},
     datagram::Datagram,
 };
 use rustc_hash::FxHasher;

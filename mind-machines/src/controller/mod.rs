@@ -1,368 +1,642 @@
-//! The controller: who is there, which regions there are, and what becomes of them. It does what
-//! `mind-controller` does, in the same order, one request after the other; each [`step`] is one
-//! change of one word or table, so that packets can come between any two.
+//! The controller: a machine without I/O that knows no clock, no socket and no map.
 //!
-//! Commands go to agents, and answers come back, on connections that keep order, lose nothing, and
-//! break ([`Input::Broken`]). What the real one finds out by a timeout it is told
-//! ([`Input::Overdue`]).
+//! Requests, answers of agents and what tables and words say come in ([`Input`]); changes of tables and words, records
+//! to keep, orders to agents and answers go out ([`Output`]), each with the operation that it belongs to. Whoever drives
+//! it hands in what happens and carries out what it wants, one after the other, and comes back at its
+//! [`deadline`](Controller::deadline). `mind-controller` drives it with sockets and maps, the simulator with a virtual
+//! clock, the model with every order of events; it is the same machine, and the same inputs give the same outputs.
 //!
-//! Left out: names, areas, processes and addresses. A domain's regions outlive its last process,
-//! and memory blades stay.
+//! Any number of operations are under way at a time. Two of them wait for each other only if they [claim] the same
+//! addresses or blade: a blade that does not answer delays what needs it, and nothing else.
 //!
-//! [`step`]: Controller::step
+//! * [`interface`]: what goes in and comes out,
+//! * [`books`]: what the controller knows, and what tables should hold because of that,
+//! * `operation`: operations, their tasks and claims; `decide`: what a request means,
+//! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
+//! * `blades`: blades join, are fenced, and what is lost with them,
+//! * `takeover`: a controller that follows another.
+//!
+//! # What is kept, and when
+//!
+//! Whatever changes in the books is recorded before it is answered, and before anything is done that cannot be undone:
+//! a blade's departure before words forget it, the end of a vma before its regions are freed. Tables follow the books
+//! before the record is written: a controller that dies in between is followed by one that finds entries which should
+//! not be there, and takes them out. Only a new vma is recorded first, since blades may have copies of it as soon as the
+//! tables allow it. No other operation comes between a decision, its tables and its record.
+//!
+//! [claim]: operation::Claim
 
+mod blades;
+pub mod books;
 mod change;
-mod departure;
-mod link;
+mod decide;
+pub mod interface;
+#[cfg(feature = "model")]
+mod model;
+mod operation;
 pub mod procedure;
-mod requests;
+mod regions;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use mind_common::{
-    addr::{PAGE_SHIFT, Prefix, Region, SLICE_SHIFT, Va},
-    directory::Word,
-    id::{BladeId, BladeSet, Connection, DomainId},
-    table::Permission,
+use mind_api::{
+    errno::{Errno, Failure},
+    message::{Command, Report},
 };
+use mind_common::{addr::Region, id::BladeSet, table};
 
-pub use link::{Command, Input, Link};
-pub use requests::{Ask, Request};
+pub use interface::{Act, Entry, Event, FoundSlot, Input, OperationId, Output, Seen, Session};
 
-use crate::switch::Switch;
-use change::Changing;
-use departure::Departed;
+use books::{Answer, Books, blades::Incarnation, records, tables};
+use operation::{Asker, Claim, Operation, Otherwise, Task, Waits};
 
-/// How long the controller waits for regions that stay busy, in nanoseconds.
+/// How long the controller waits, and how much it does at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Patience {
-    /// For a change that must be made.
+pub struct Config {
+    /// The address of the switch, which blades are told.
+    pub address: std::net::Ipv4Addr,
+    /// Slots of the directory; the first is never used.
+    pub slots: u32,
+    /// How long to wait for a region that stays busy, for a change that must be made, in nanoseconds; as all times here.
     pub full: u64,
-    /// For a split or a merge, which can be left.
+    /// The same for a split or a merge, which can be left.
     pub optional: u64,
-    /// For a region of which a blade says that it is stuck.
+    /// The same for a region of which a blade says that it is stuck.
     pub stuck: u64,
-    /// How often it looks.
+    /// How often to look at a word that is busy: blades' answers change it, of which the controller is not told.
     pub pause: u64,
+    /// How long a blade may take to flush something.
+    pub flush: u64,
+    /// How much longer for each page.
+    pub flush_page: u64,
+    /// How long an agent may take to say what it counts.
+    pub report: u64,
+    /// How long blades have to come back to a controller that takes over: they try at least once a second.
+    pub grace: u64,
+    /// Slots that are looked at in one act.
+    pub sweep: u32,
+    /// Regions that are changed at once.
+    pub batch: usize,
+    /// Bytes that a memory blade is told to zero at once.
+    pub zero: u64,
+    /// How long to wait before a memory blade that could not zero is told again.
+    pub again: u64,
+    /// Operations that may be under way for sessions; more are refused.
+    pub operations: usize,
+    /// Answers that are kept for one blade; beyond that its next request is refused.
+    pub answers: usize,
 }
 
-impl Default for Patience {
-    /// The real controller's.
-    fn default() -> Self {
+impl Config {
+    /// The usual ones, for a switch at that address with so many slots.
+    pub const fn new(address: std::net::Ipv4Addr, slots: u32) -> Self {
         Self {
+            address,
+            slots,
             full: 2_000_000_000,
             optional: 100_000_000,
             stuck: 200_000_000,
             pause: 200_000,
+            flush: 2_000_000_000,
+            flush_page: 40_000,
+            report: 2_000_000_000,
+            grace: 10_000_000_000,
+            sweep: 4096,
+            batch: 64,
+            zero: 64 << 20,
+            again: 1_000_000_000,
+            operations: 4096,
+            answers: 256,
         }
     }
 }
 
-/// A region, its slot, and what its domain chose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
-    /// Which slot.
-    pub slot: usize,
-    /// Which region.
-    pub region: Region,
-    /// Whether accesses fail after writes were lost.
-    pub fails: bool,
-}
-
-/// Writes that are gone, as an operator is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Writes that are lost, or memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lost {
     /// Of which region.
     pub region: Region,
-    /// With whom; nobody that is known where memory refused them.
-    pub with: Option<Connection>,
+    /// With which incarnation of a blade, if that is known.
+    pub with: Option<Incarnation>,
 }
 
-/// What a [step](Controller::step) did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Progress {
-    /// Something; there may be more to do.
-    Acted,
-    /// Nothing: it waits for answers.
-    Awaits,
-    /// Nothing before this time.
-    Waits {
-        /// In the caller's nanoseconds.
-        until: u64,
-    },
-    /// Nothing, and nothing is left to do.
-    Idle,
-}
-
-/// What the books say of a compute blade.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Known {
-    incarnation: u16,
-    /// Whether this life is one of us.
-    is_here: bool,
-    /// Whether its connection still stands.
-    is_up: bool,
-}
-
-/// One change of one table, or an order to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
-    Zero(Region),
-    Open(usize, Region, Word),
-    Assign(Region, Option<usize>),
-    Cover(usize, Option<Region>),
-    Protect(DomainId, Prefix, Option<Permission>),
-    Place(DomainId, BladeId, bool),
-}
-
-/// What is being done: the last of them first, then the one before.
+/// An order that an agent has not answered yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Task {
-    Reply(Link, u32, bool),
-    Step(Step),
-    /// Memory was told to zero the region: whether so many steps come after that.
-    UnlessZeroed(Entry, usize),
-    Admit(Connection),
-    Plug(Connection),
-    Welcome(Connection),
-    /// With whether its agent can be told to end.
-    Silence(Connection, bool),
-    Deafen(Connection, bool),
-    Bereave(Departed, Vec<Entry>),
-    Bury,
-    FenceBlade(Connection),
-    Evict(BladeId),
-    Change(Changing),
+struct Order {
+    operation: OperationId,
+    to: Incarnation,
+    /// When it is too late for an answer, if ever.
+    until: Option<u64>,
 }
 
-/// A controller.
+/// A compute blade that is gone, of which memory may still carry out operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Departed {
+    incarnation: Incarnation,
+    /// Whether no word names it any more.
+    is_forgotten: bool,
+}
+
+/// Whether the controller carries requests out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Controller {
-    patience: Patience,
-    memories: BTreeSet<u8>,
-    blades: BTreeMap<BladeId, Known>,
-    regions: BTreeMap<Va, Entry>,
-    free: BTreeSet<usize>,
-    inbox: VecDeque<Ask>,
-    tasks: Vec<Task>,
-    departed: Vec<Departed>,
-    orders: BTreeMap<u32, Link>,
-    /// Of the orders that were given together.
-    results: BTreeMap<Link, bool>,
-    next_order: u32,
-    lost: Vec<Lost>,
+enum Stage {
+    /// It does.
+    #[default]
+    Serving,
+    /// It follows another one, and waits for these blades.
+    TakingOver(BTreeSet<Incarnation>),
 }
 
-/// Where commands go.
-pub type Out = Vec<(Link, Command)>;
+/// The controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Controller {
+    config: Config,
+    books: Books,
+    /// What the tables hold, as far as this controller has put it there or read it.
+    installed: BTreeMap<tables::Key, tables::Value>,
+    /// Slots of no region.
+    free: BTreeSet<u32>,
+    sessions: BTreeMap<Incarnation, Session>,
+    stage: Stage,
+    operations: BTreeMap<OperationId, Operation>,
+    /// The operation between whose tasks no other may come.
+    exclusive: Option<OperationId>,
+    /// The operation that was worked on last.
+    latest: OperationId,
+    next_operation: u64,
+    orders: BTreeMap<u64, Order>,
+    next_order: u64,
+    departed: Vec<Departed>,
+    outbox: VecDeque<Output>,
+    /// Requests that came while it took over; they are carried out when it has.
+    backlog: VecDeque<Input>,
+}
 
 impl Controller {
-    /// Nobody is there yet but these memory blades; the directory has so many slots, all free.
-    pub fn new(patience: Patience, slots: usize, memories: impl IntoIterator<Item = u8>) -> Self {
+    /// A controller of a data plane whose tables are empty and whose slots are all free.
+    pub fn new(config: Config) -> Self {
         Self {
-            patience,
-            memories: memories.into_iter().collect(),
-            free: (0..slots).collect(),
-            ..Self::default()
+            free: (1..config.slots).collect(),
+            ..Self::restore(config, Books::default(), Stage::Serving)
         }
     }
 
-    /// The regions, by address.
-    pub fn regions(&self) -> impl Iterator<Item = Entry> {
-        self.regions.values().copied()
+    /// A controller that follows another, of which these are the records. It takes over once its blades are back, or
+    /// have had time enough from `now` on.
+    pub fn take_over(
+        config: Config,
+        records: impl IntoIterator<Item = (records::Key, records::Record)>,
+        now: u64,
+    ) -> Self {
+        let books = Books::restore(records);
+        let here = books.blades.all().filter(|blade| blade.is_here);
+        let awaited: BTreeSet<_> = here.map(|blade| blade.incarnation).collect();
+        let mut controller = Self::restore(config, books, Stage::TakingOver(awaited));
+        controller.begin_takeover(now);
+        controller
     }
 
-    /// What was lost, in the order in which it was found out.
-    pub fn lost(&self) -> &[Lost] {
-        &self.lost
+    fn restore(config: Config, books: Books, stage: Stage) -> Self {
+        Self {
+            config,
+            books,
+            installed: BTreeMap::new(),
+            free: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            stage,
+            operations: BTreeMap::new(),
+            exclusive: None,
+            latest: OperationId(0),
+            next_operation: 0,
+            orders: BTreeMap::new(),
+            next_order: 0,
+            departed: Vec::new(),
+            outbox: VecDeque::new(),
+            backlog: VecDeque::new(),
+        }
     }
 
-    /// The present life of a blade, if it is one of us.
-    pub fn life(&self, blade: BladeId) -> Option<Connection> {
-        let known = self.blades.get(&blade).filter(|known| known.is_here)?;
-        Some(Connection {
-            blade,
-            incarnation: known.incarnation,
-        })
+    /// What it knows.
+    pub fn books(&self) -> &Books {
+        &self.books
     }
 
-    /// Orders that are not answered yet.
-    pub fn orders(&self) -> impl Iterator<Item = (u32, Link)> {
-        self.orders.iter().map(|(id, link)| (*id, *link))
+    /// Slots of no region.
+    pub fn free_slots(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The session of a blade's agent, if it is connected.
+    pub fn session(&self, incarnation: Incarnation) -> Option<Session> {
+        self.sessions.get(&incarnation).copied()
+    }
+
+    /// The blade of which that session is the agent's.
+    pub fn agent(&self, session: Session) -> Option<Incarnation> {
+        let mut sessions = self.sessions.iter();
+        sessions
+            .find(|(_, other)| **other == session)
+            .map(|(incarnation, _)| *incarnation)
+    }
+
+    /// Blades that a controller which takes over waits for.
+    pub fn awaited(&self) -> impl Iterator<Item = Incarnation> {
+        let awaited = match &self.stage {
+            Stage::Serving => None,
+            Stage::TakingOver(awaited) => Some(awaited.iter().copied()),
+        };
+        awaited.into_iter().flatten()
+    }
+
+    /// Whether it carries requests out.
+    pub fn is_serving(&self) -> bool {
+        self.stage == Stage::Serving
+    }
+
+    /// Orders that are not answered yet, and whose they are.
+    pub fn orders(&self) -> impl Iterator<Item = (u64, Incarnation)> {
+        self.orders
+            .iter()
+            .map(|(number, order)| (*number, order.to))
     }
 
     /// Whether nothing is left to do.
     pub fn is_idle(&self) -> bool {
-        self.inbox.is_empty() && self.tasks.is_empty() && self.departed.is_empty()
+        self.operations.is_empty() && self.outbox.is_empty() && self.backlog.is_empty()
     }
 
-    /// Hears something. What comes of it happens in [steps](Self::step).
-    pub fn handle(&mut self, input: Input) {
+    /// Takes something in, at `now`. What comes of it is said by [`poll`](Self::poll).
+    pub fn handle(&mut self, now: u64, input: Input) {
+        self.take(input);
+        self.expire(now);
+    }
+
+    fn take(&mut self, input: Input) {
         match input {
-            Input::Ask(ask) => self.inbox.push_back(ask),
-            Input::Answer { id, done } => self.settle(id, done),
-            Input::Overdue { id } => self.settle(id, false),
-            Input::Broken(life) => {
-                if let Some(known) = self.known(life) {
-                    known.is_up = false;
+            Input::Request { .. } if !self.is_serving() => self.backlog.push_back(input),
+            Input::Register {
+                ref registration, ..
+            } if !self.is_serving() => {
+                self.will_not_resume(registration.kind, registration.address);
+                self.backlog.push_back(input);
+            }
+            Input::Request {
+                session,
+                id,
+                answered,
+                body,
+            } => self.requested(session, id, answered, body),
+            Input::Register {
+                session,
+                id,
+                registration,
+                port,
+            } => self.registers(session, id, registration, port),
+            Input::Resume {
+                session,
+                id,
+                incarnation,
+            } => self.resumes(session, id, incarnation),
+            Input::Report { order, result } => self.reported(order, result),
+            Input::Closed(session) => self.closed(session),
+            Input::Done { operation, result } => {
+                if let Some(operation) = self.operations.get_mut(&operation)
+                    && operation.waits == Waits::Seen
+                {
+                    operation.seen = Some(result);
+                    operation.waits = Waits::Nothing;
                 }
-                let link = Link::of(life);
-                let vain = self.orders.iter().filter(|(_, to)| **to == link);
-                let vain: Vec<_> = vain.map(|(id, _)| *id).collect();
-                vain.into_iter().for_each(|id| self.settle(id, false));
-                self.inbox.push_back(Ask::of_nobody(Request::Lost(life)));
             }
         }
     }
 
-    /// Does the next thing that is to be done at `now`.
-    pub fn step(&mut self, now: u64, switch: &mut Switch, out: &mut Out) -> Progress {
-        if !self.orders.is_empty() {
-            return Progress::Awaits;
+    /// It has taken over: requests are carried out from now on.
+    fn serve(&mut self) {
+        self.stage = Stage::Serving;
+        self.event(Event::TakenOver);
+        for input in std::mem::take(&mut self.backlog) {
+            self.take(input);
         }
-        let Some(task) = self.tasks.pop() else {
-            let Some(ask) = self.inbox.pop_front() else {
-                return Progress::Idle;
-            };
-            self.begin(ask, now, switch);
-            return Progress::Acted;
+    }
+
+    /// What it wants done next, at `now`; `None` while it waits for inputs or its [`deadline`](Self::deadline).
+    pub fn poll(&mut self, now: u64) -> Option<Output> {
+        self.expire(now);
+        loop {
+            if let Some(output) = self.outbox.pop_front() {
+                return Some(output);
+            }
+            let id = self.next_ready(now)?;
+            self.work(now, id);
+        }
+    }
+
+    /// When to [`poll`](Self::poll) again though nothing has come in, in the caller's nanoseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        let orders = self.orders.values().filter_map(|order| order.until);
+        let waits = self
+            .operations
+            .values()
+            .filter_map(|operation| match operation.waits {
+                Waits::Until(until) | Waits::Blades(until) => Some(until),
+                _ => None,
+            });
+        orders.chain(waits).min()
+    }
+
+    /// The operation to work on: the one between whose tasks no other may come, otherwise in turn.
+    fn next_ready(&self, now: u64) -> Option<OperationId> {
+        if let Some(id) = self.exclusive {
+            let operation = self.operations.get(&id)?;
+            return (operation.waits == Waits::Nothing).then_some(id);
+        }
+        let after = self.operations.range(OperationId(self.latest.0 + 1)..);
+        let rest = self.operations.range(..=self.latest);
+        let mut ready = after
+            .chain(rest)
+            .filter(|(id, operation)| self.is_ready(now, **id, operation));
+        ready.next().map(|(id, _)| *id)
+    }
+
+    fn is_ready(&self, now: u64, id: OperationId, operation: &Operation) -> bool {
+        let is_over = match &operation.waits {
+            Waits::Nothing => true,
+            Waits::Seen => false,
+            Waits::Orders => !self.orders.values().any(|order| order.operation == id),
+            Waits::Until(until) => now >= *until,
+            Waits::Operations(others) => others
+                .iter()
+                .all(|other| !self.operations.contains_key(other)),
+            Waits::Fences => self.departed.is_empty(),
+            Waits::Zeroed => !self.is_zeroing(),
+            Waits::Blades(until) => now >= *until || self.awaited().next().is_none(),
         };
-        // Whoever is sent away because of one answer is dealt with before the next is heard.
-        let hears = |task: &Task| matches!(task, Task::Change(changing) if changing.hears());
-        if let Task::UnlessZeroed(entry, steps) = task {
-            self.unless_zeroed(entry, steps);
-            return Progress::Acted;
+        is_over && (operation.is_admitted || self.may_begin(id, operation))
+    }
+
+    /// Whether memory that was freed is to be zeroed, of a blade that is here.
+    fn is_zeroing(&self) -> bool {
+        let mut unclean = self.books.unclean.values();
+        unclean.any(|extent| self.books.blades.has_memory(extent.blade))
+    }
+
+    /// Whether no earlier operation has what this one claims.
+    fn may_begin(&self, id: OperationId, operation: &Operation) -> bool {
+        let mut earlier = self.operations.range(..id);
+        earlier.all(|(_, other)| !operation.claim.conflicts(&other.claim))
+    }
+
+    /// Does the next thing of an operation.
+    fn work(&mut self, now: u64, id: OperationId) {
+        self.latest = id;
+        let Some(mut operation) = self.operations.remove(&id) else {
+            return;
+        };
+        operation.is_admitted = true;
+        operation.waits = Waits::Nothing;
+        if let Some(task) = operation.tasks.pop() {
+            self.perform(now, id, &mut operation, task);
         }
-        if !hears(&task) && !self.tasks.iter().any(hears) {
-            self.results.clear();
+        if operation.tasks.is_empty() && operation.waits == Waits::Nothing {
+            self.release(id);
+        } else {
+            self.operations.insert(id, operation);
         }
+    }
+
+    fn perform(&mut self, now: u64, id: OperationId, operation: &mut Operation, task: Task) {
         match task {
-            Task::Reply(link, id, done) => {
-                self.say(link, Command::Reply { id, done }, out);
+            Task::Decide(request) => self.decide(id, operation, *request),
+            Task::Install(keys, otherwise) => self.install(id, operation, keys, otherwise),
+            Task::Keep => self.keep(id, operation),
+            Task::Reply(answer) => self.reply(id, operation, answer),
+            Task::Finish(answer) => self.done(id, operation, answer),
+            Task::Release => self.release(id),
+            Task::Open(entries, opening) => self.open(id, operation, entries, opening),
+            Task::Map(mapping) => self.map(id, operation, mapping),
+            Task::Change(changing) => self.change(now, id, operation, changing),
+            Task::FreeRegions(from, to) => self.free_regions(now, id, operation, from, to),
+            Task::Unmapped(va) => self.unmapped(id, operation, va),
+            Task::Flush(blades, from, to) => self.flush(now, id, operation, blades, from, to),
+            Task::Sync(syncing) => self.sync(now, id, operation, syncing),
+            Task::FindRegion(finding) => self.find_region(now, id, operation, finding),
+            Task::Join(port, registration) => self.join(id, operation, port, *registration),
+            Task::Fence(incarnation) => self.fence(id, operation, incarnation),
+            Task::Forget(incarnation, from, lost) => {
+                self.forget(id, operation, incarnation, from, lost)
             }
-            Task::Step(step) => self.carry_out(step, switch, out),
-            Task::UnlessZeroed(..) => {}
-            Task::Admit(life) => {
-                switch.tables_mut().compute.insert(life.blade, life);
-                self.tasks.push(Task::Plug(life));
+            Task::FenceOperations(incarnation, lost) => {
+                self.fence_operations(id, operation, incarnation, lost)
             }
-            Task::Plug(life) => self.plug(life, switch),
-            Task::Welcome(life) => self.say(Link::of(life), Command::Registered, out),
-            Task::Silence(life, is_up) => self.silence(life, is_up, switch),
-            Task::Deafen(life, is_up) => self.deafen(life, is_up, switch, out),
-            Task::Bereave(departed, rest) => self.bereave(departed, rest, switch),
-            Task::Bury => self.bury(now),
-            Task::FenceBlade(life) => {
-                for memory in self.memories.clone() {
-                    let fence = |id| Command::FenceBlade { id, life };
-                    self.order(Link::Memory(memory), fence, out);
-                }
+            Task::Bereft(incarnation, lost) => self.bereft(operation, incarnation, lost),
+            Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
+            Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
+            Task::Exit(domain, process) => self.exit(id, operation, domain, process),
+            Task::TakeOver(taking_over) => {
+                self.proceed_with_takeover(now, id, operation, taking_over)
             }
-            Task::Evict(blade) => self.evict(blade, switch),
-            Task::Change(changing) => return self.proceed(changing, now, switch, out),
-        }
-        Progress::Acted
-    }
-
-    fn carry_out(&mut self, step: Step, switch: &mut Switch, out: &mut Out) {
-        match step {
-            Step::Zero(region) => {
-                let zero = |id, first, count| Command::Zero { id, first, count };
-                self.order_pages(region, zero, out);
-            }
-            Step::Open(slot, region, word) => switch.open(slot, region, word),
-            Step::Assign(region, slot) => switch.assign(region, slot),
-            Step::Cover(slot, region) => {
-                if let Some(slot) = switch.slot_mut(slot) {
-                    slot.region = region;
-                }
-            }
-            Step::Protect(domain, prefix, permission) => {
-                let protection = &mut switch.tables_mut().protection;
-                match permission {
-                    Some(permission) => protection.insert((domain, prefix), permission),
-                    None => protection.remove(&(domain, prefix)),
-                };
-            }
-            Step::Place(domain, blade, is_placed) => {
-                let placed = switch.tables().grants.get(&domain).copied();
-                let placed = placed.unwrap_or_default();
-                let placed = if is_placed {
-                    placed.with(blade)
-                } else {
-                    placed.without(blade)
-                };
-                switch.place(domain, placed);
-            }
+            Task::Count(is_asked) => self.count(now, id, operation, is_asked),
         }
     }
 
-    // Connections.
+    // Operations.
 
-    /// What is known of the blade, if this is its latest life.
-    fn known(&mut self, life: Connection) -> Option<&mut Known> {
-        let known = self.blades.get_mut(&life.blade);
-        known.filter(|known| known.incarnation == life.incarnation)
+    /// Begins an operation.
+    fn begin(&mut self, claim: Claim, asker: Option<Asker>, tasks: Vec<Task>) -> OperationId {
+        self.next_operation += 1;
+        let id = OperationId(self.next_operation);
+        self.operations
+            .insert(id, Operation::new(claim, asker, tasks));
+        id
     }
 
-    fn is_up(&self, link: Link) -> bool {
-        let Some(life) = link.life() else {
-            return true;
-        };
-        let known = self.blades.get(&life.blade);
-        known.is_some_and(|known| known.incarnation == life.incarnation && known.is_up)
+    /// No other operation may come between this one's tasks, until its [`Task::Release`].
+    fn hold(&mut self, id: OperationId) {
+        debug_assert!(self.exclusive.is_none_or(|other| other == id));
+        self.exclusive = Some(id);
     }
 
-    fn say(&self, link: Link, command: Command, out: &mut Out) {
-        if self.is_up(link) {
-            out.push((link, command));
+    fn release(&mut self, id: OperationId) {
+        if self.exclusive == Some(id) {
+            self.exclusive = None;
         }
     }
 
-    /// Orders something, of which the result is to come; at once, where nobody can be asked.
-    fn order(&mut self, link: Link, command: impl FnOnce(u32) -> Command, out: &mut Out) {
-        if !self.is_up(link) {
-            self.results.insert(link, false);
-            return;
-        }
-        let id = self.next_order;
-        self.next_order = id.wrapping_add(1);
-        self.orders.insert(id, link);
-        out.push((link, command(id)));
+    /// Has something done at once; `task` goes on when it is.
+    fn act(&mut self, id: OperationId, operation: &mut Operation, act: Act, task: Task) {
+        operation.waits = Waits::Seen;
+        operation.tasks.push(task);
+        self.outbox.push_back(Output::Act { operation: id, act });
     }
 
-    /// Orders something of the memory blade that has a region.
-    fn order_pages(
+    /// Orders an agent to do something; what it answers is told to the operation, at once if the agent is not connected.
+    fn order(
         &mut self,
-        region: Region,
-        command: impl FnOnce(u32, u64, u64) -> Command,
-        out: &mut Out,
+        id: OperationId,
+        operation: &mut Operation,
+        to: Incarnation,
+        command: Command,
+        until: Option<u64>,
     ) {
-        let memory = region.base().slice();
-        let Some(memory) = memory.filter(|memory| self.memories.contains(memory)) else {
+        let Some(session) = self.session(to) else {
+            operation.heard.push((to, Err(self.not_connected(to))));
             return;
         };
-        let first = (region.base().0 & ((1 << SLICE_SHIFT) - 1)) >> PAGE_SHIFT;
-        let count = region.size() >> PAGE_SHIFT;
-        self.order(Link::Memory(memory), |id| command(id, first, count), out);
+        self.next_order += 1;
+        let order = self.next_order;
+        let waiting = Order {
+            operation: id,
+            to,
+            until,
+        };
+        self.orders.insert(order, waiting);
+        self.outbox.push_back(Output::Order {
+            operation: id,
+            session,
+            order,
+            command,
+        });
     }
 
-    /// An order is answered; not that of somebody who was not waited for any more.
-    fn settle(&mut self, id: u32, done: bool) {
-        if let Some(link) = self.orders.remove(&id) {
-            self.results.insert(link, done);
+    fn not_connected(&self, to: Incarnation) -> Failure {
+        let message = format!("the agent of {} is not connected", self.name_of(to));
+        Failure::new(Errno::EIO, message)
+    }
+
+    /// An order is answered. An answer that nothing waits for is ignored.
+    fn reported(&mut self, number: u64, result: Result<Report, Failure>) {
+        if let Some(order) = self.orders.remove(&number)
+            && let Some(operation) = self.operations.get_mut(&order.operation)
+        {
+            operation.heard.push((order.to, result));
         }
     }
 
-    /// The compute blades there are.
-    fn everybody(&self) -> BladeSet {
-        let here = self.blades.iter().filter(|(_, known)| known.is_here);
-        here.map(|(blade, _)| *blade).collect()
+    /// Orders of which it is too late for an answer have failed.
+    fn expire(&mut self, now: u64) {
+        let is_late = |order: &Order| order.until.is_some_and(|until| now >= until);
+        let late = self.orders.iter().filter(|(_, order)| is_late(order));
+        let late: Vec<_> = late.map(|(number, order)| (*number, order.to)).collect();
+        for (number, to) in late {
+            let message = format!(
+                "{} did not do in time what it was told to",
+                self.name_of(to)
+            );
+            self.reported(number, Err(Failure::new(Errno::EIO, message)));
+        }
     }
 
-    /// The region that the address is in.
-    fn at(&self, va: Va) -> Option<Entry> {
-        let (_, entry) = self.regions.range(..=va).next_back()?;
-        entry.region.contains(va).then_some(*entry)
+    /// All orders to an agent have failed.
+    fn fail_orders(&mut self, to: Incarnation) {
+        let vain = self.orders.iter().filter(|(_, order)| order.to == to);
+        let vain: Vec<_> = vain.map(|(number, _)| *number).collect();
+        for number in vain {
+            self.reported(number, Err(self.not_connected(to)));
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outbox.push_back(Output::Event(event));
+    }
+
+    // Tasks that all kinds of operations have.
+
+    fn install(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        mut keys: VecDeque<tables::Key>,
+        otherwise: Otherwise,
+    ) {
+        self.hold(id);
+        match operation.seen.take() {
+            Some(Seen::Done(result)) => {
+                let Some(key) = keys.pop_front() else {
+                    return;
+                };
+                match (result, self.books.wanted(key)) {
+                    (Ok(()), Some(value)) => {
+                        self.installed.insert(key, value);
+                    }
+                    (Ok(()), None) => {
+                        self.installed.remove(&key);
+                    }
+                    (Err(failure), _) => return self.not_installed(operation, failure, otherwise),
+                }
+            }
+            Some(_) | None => {}
+        }
+        while let Some(key) = keys.front().copied() {
+            let value = self.books.wanted(key);
+            if value != self.installed.get(&key).copied() {
+                return self.act(
+                    id,
+                    operation,
+                    Act::Install { key, value },
+                    Task::Install(keys, otherwise),
+                );
+            }
+            keys.pop_front();
+        }
+    }
+
+    fn keep(&mut self, id: OperationId, operation: &mut Operation) {
+        self.hold(id);
+        match operation.seen.take() {
+            Some(Seen::Done(Ok(()))) => {}
+            Some(Seen::Done(Err(failure))) => {
+                let what = "recording what a controller that follows this one must know";
+                self.event(Event::Failed { what, failure });
+            }
+            Some(_) | None => {
+                let changes = self.books.take_changes();
+                if !changes.is_empty() {
+                    self.act(id, operation, Act::Keep { changes }, Task::Keep);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, id: OperationId, operation: &mut Operation, body: Answer) {
+        if let Some(asker) = operation.asker.take() {
+            self.outbox.push_back(Output::Reply {
+                operation: id,
+                session: asker.session,
+                id: asker.id,
+                body,
+            });
+        }
+    }
+
+    /// What a blade is called.
+    fn name_of(&self, incarnation: Incarnation) -> String {
+        let known = self.books.blades.get(incarnation.kind, incarnation.number);
+        known.map_or_else(
+            || format!("{:?} blade {}", incarnation.kind, incarnation.number),
+            |blade| blade.name.clone(),
+        )
+    }
+
+    /// The compute blades that are here.
+    fn computes(&self) -> BladeSet {
+        self.books.blades.computes()
+    }
+
+    /// The memory blades that are here.
+    fn memories(&self) -> Vec<Incarnation> {
+        let memories = self.books.blades.of(mind_api::message::BladeKind::Memory);
+        memories
+            .filter(|blade| blade.is_here)
+            .map(|blade| blade.incarnation)
+            .collect()
     }
 }
+
+/// What the switch's table says of a port behind which there is no blade.
+pub const NO_PORT: table::Port = table::Port {
+    kind: 0,
+    flags: 0,
+    number: 0,
+    connection: 0,
+};

@@ -20,7 +20,8 @@ use mind_common::{
 pub use jointly::{Jointly, jointly};
 pub use locked::{lock, lock_by_force, lose, unlock};
 
-use locked::{both, is_orphan, joined};
+pub(super) use locked::is_orphan;
+use locked::{both, joined};
 
 /// What is to become of a region, or of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -206,7 +207,8 @@ impl Procedure {
         self.change
     }
 
-    /// The episode in which it watches a busy region, for somebody who renames episodes.
+    /// The episode in which it watches a busy region, for a model checker that renames episodes.
+    #[cfg(feature = "model")]
     pub const fn watched_mut(&mut self) -> Option<&mut Episode> {
         match &mut self.stage {
             Stage::Watching(episode) => episode.as_mut(),
@@ -218,10 +220,11 @@ impl Procedure {
     /// change of two slots.
     pub fn next(&mut self, now: u64, first: Word, second: Word) -> Do {
         loop {
-            // Also when the region is left as it was: nobody gets it before.
-            let is_to_be_fenced = matches!(self.loss, Loss::Writes) && !self.is_fenced;
+            // A region that is left as it was is not fenced: of another half, a blade may be the owner.
+            let is_to_be_fenced =
+                matches!(self.loss, Loss::Writes) && !self.is_fenced && !seeded!(LossNotFenced);
             match self.stage {
-                Stage::Rewiring | Stage::Giving | Stage::Leaving if is_to_be_fenced => {
+                Stage::Rewiring | Stage::Giving if is_to_be_fenced => {
                     return Do::Fence;
                 }
                 Stage::Watching(before) => {
@@ -338,7 +341,8 @@ impl Procedure {
             return None;
         }
         for (slot, word) in [(Which::First, first), (Which::Second, second)] {
-            if slot == Which::Second && self.change != Change::Merge {
+            let is_of_both = self.change == Change::Merge && !seeded!(SecondNotLocked);
+            if slot == Which::Second && !is_of_both {
                 continue;
             }
             match word.state() {
@@ -385,6 +389,9 @@ impl Procedure {
             }
         }
         let ask = match self.change {
+            // A word that was lost with its memory blade lists nobody, and copies are still there.
+            Change::Free if first.prior() == Some(Prior::Lost) => self.everybody,
+            Change::Free if seeded!(FreedUnflushed) => BladeSet::EMPTY,
             Change::Reset | Change::Free => first.blades(),
             // Nobody has it; and both halves are as the whole was.
             Change::MarkLost | Change::Split => BladeSet::EMPTY,

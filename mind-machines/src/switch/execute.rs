@@ -14,7 +14,7 @@ use mind_common::{
 use super::{Port, Switch, Tables};
 use crate::{
     Node,
-    control::{
+    controller::{
         Act, Entry, FoundSlot, Seen,
         books::{
             blades,

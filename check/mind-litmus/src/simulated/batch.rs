@@ -54,13 +54,7 @@ impl Setting<'_> {
         let mut random = Rng::with_seed(seed);
         let deployment = Deployment::draw(self.test.threads().len(), &mut random);
         let participants = deployment.participants.len();
-        let assignment = Assignment::new(
-            self.test,
-            self.layout,
-            copies,
-            participants,
-            &mut random,
-        );
+        let assignment = Assignment::new(self.test, self.layout, copies, participants, &mut random);
         let plan = plan(&deployment, assignment.areas, self.flaw, &mut random);
         let mut participant: Vec<_> = (0..participants)
             .map(|number| Participant::new(self.test, &assignment, number, participants))

@@ -131,7 +131,6 @@ impl<'t> Code<'t> {
 mod tests {
     use std::collections::BTreeMap;
 
-
     use super::*;
     use crate::every_instruction;
     use crate::test::{Observable, Outcome};

@@ -51,12 +51,7 @@ fn blade(number: u8) -> BladeId {
 }
 
 /// Draws the run of a batch whose copies lie in so many areas. The participants' programs come first.
-pub fn plan(
-    deployment: &Deployment,
-    areas: usize,
-    flaw: Option<Flaw>,
-    random: &mut Rng,
-) -> Plan {
+pub fn plan(deployment: &Deployment, areas: usize, flaw: Option<Flaw>, random: &mut Rng) -> Plan {
     let network_faults = network_faults(random);
     let program = |number: u8, ops| Program {
         blade: blade(number),

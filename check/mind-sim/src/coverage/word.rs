@@ -173,7 +173,7 @@ impl fmt::Display for Happening {
 #[cfg(test)]
 mod tests {
     use mind_common::{id::BladeSet, serial::Episode};
-    use mind_machines::control::procedure::{lock, lock_by_force, unlock};
+    use mind_machines::controller::procedure::{lock, lock_by_force, unlock};
 
     use super::*;
 

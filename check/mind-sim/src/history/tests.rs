@@ -1,7 +1,7 @@
 //! The history of a page, in the right order and columns, without other pages.
 
 use mind_common::id::BladeId;
-use mind_machines::control::books::memory::GRANULE;
+use mind_machines::controller::books::memory::GRANULE;
 
 use super::*;
 use crate::{

@@ -8,7 +8,7 @@ use mind_common::{
 };
 use mind_machines::{
     compute::Access,
-    control::books::tables::Value,
+    controller::books::tables::Value,
     datagram::{Body, Datagram},
 };
 

@@ -100,14 +100,12 @@ pub(super) fn plan(seed: u64) -> Plan {
         blades,
         memories: 1,
         capacity,
-        domains: vec![
-            match matches!(kind, Kind::Losses | Kind::PacketLoss)
-                || kind == Kind::LatePackets && random.bool()
-            {
-                true => OnLoss::Fail,
-                false => OnLoss::LastWritten,
-            },
-        ],
+        domains: vec![match matches!(kind, Kind::Losses | Kind::PacketLoss)
+            || kind == Kind::LatePackets && random.bool()
+        {
+            true => OnLoss::Fail,
+            false => OnLoss::LastWritten,
+        }],
         areas: vec![area],
         programs,
         pace,
@@ -244,15 +242,9 @@ fn disturbances(
 /// It may not be written for a while.
 fn protect(random: &mut fastrand::Rng, at: &mut u64, list: &mut List) {
     *at += random.u64(100_000..MILLISECOND);
-    list.push((
-        *at,
-        Disturbance::Mapping(Mapping::MakeReadOnly, AREA),
-    ));
+    list.push((*at, Disturbance::Mapping(Mapping::MakeReadOnly, AREA)));
     *at += random.u64(100_000..4 * MILLISECOND);
-    list.push((
-        *at,
-        Disturbance::Mapping(Mapping::MakeWritable, AREA),
-    ));
+    list.push((*at, Disturbance::Mapping(Mapping::MakeWritable, AREA)));
 }
 
 /// The region is split, merged or reset, or a daemon hangs.

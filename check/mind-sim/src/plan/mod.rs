@@ -18,7 +18,7 @@ use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE},
     id::BladeId,
 };
-use mind_machines::{Node, control::books::memory::GRANULE};
+use mind_machines::{Node, controller::books::memory::GRANULE};
 
 use crate::{
     flaw::Flaw,
@@ -419,7 +419,9 @@ impl Plan {
             Disturbance::ControllerDies { back, .. } => at.saturating_add(DYING + back + GRACE),
             Disturbance::Disconnect { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. }
-            | Disturbance::MemoryCrash { noticed, back, .. } => at.saturating_add(noticed.max(back)),
+            | Disturbance::MemoryCrash { noticed, back, .. } => {
+                at.saturating_add(noticed.max(back))
+            }
             // Not beyond the end of the network's faults.
             Disturbance::LinkDown { .. } => at,
         });

@@ -14,7 +14,7 @@ use mind_machines::compute::{
 };
 
 use self::script::Script;
-use super::{Area, OnLoss, Load, MILLISECOND, NetworkFaults, Plan, Program, blade, generator};
+use super::{Area, Load, MILLISECOND, NetworkFaults, OnLoss, Plan, Program, blade, generator};
 use crate::{
     coverage::{Happening, Kind as WordKind, Pair},
     trigger::{Effect, PacketKind, Trigger},

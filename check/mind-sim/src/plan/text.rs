@@ -66,9 +66,15 @@ impl fmt::Display for Area {
 impl fmt::Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Change(Change::Reset, area, page) => write!(f, "the region of a{area}/{page} is reset"),
-            Self::Change(Change::Split, area, page) => write!(f, "the region of a{area}/{page} is split"),
-            Self::Change(Change::Merge, area, page) => write!(f, "the region of a{area}/{page} is merged"),
+            Self::Change(Change::Reset, area, page) => {
+                write!(f, "the region of a{area}/{page} is reset")
+            }
+            Self::Change(Change::Split, area, page) => {
+                write!(f, "the region of a{area}/{page} is split")
+            }
+            Self::Change(Change::Merge, area, page) => {
+                write!(f, "the region of a{area}/{page} is merged")
+            }
             Self::Mapping(mapping, area) => write!(f, "{mapping} a{area}"),
             Self::ControllerDies {
                 outputs,
@@ -76,7 +82,10 @@ impl fmt::Display for Disturbance {
                 late,
             } => {
                 let back = Micros(back);
-                write!(f, "the controller dies after {outputs} outputs, another one takes over {back} later")?;
+                write!(
+                    f,
+                    "the controller dies after {outputs} outputs, another one takes over {back} later"
+                )?;
                 late.map_or(Ok(()), |blade| write!(f, ", {blade} comes back too late"))
             }
             Self::MemoryCrash {
@@ -169,7 +178,11 @@ impl fmt::Display for Plan {
         for (number, program) in self.programs.iter().enumerate() {
             let ops: Vec<_> = program.ops.iter().map(ToString::to_string).collect();
             let (blade, domain) = (program.blade, program.domain);
-            writeln!(f, "t{number} on {blade} in domain {domain}: {}", ops.join(", "))?;
+            writeln!(
+                f,
+                "t{number} on {blade} in domain {domain}: {}",
+                ops.join(", ")
+            )?;
         }
         for (at, disturbance) in &self.disturbances {
             writeln!(f, "{}: {disturbance}", Micros(*at))?;

@@ -13,7 +13,7 @@ use mind_common::{
 };
 use mind_machines::{
     Node,
-    control::{
+    controller::{
         Input, Session,
         books::{Answer, blades::Incarnation},
     },
@@ -206,9 +206,6 @@ impl World<'_> {
                     (Mapping::Map, _) | (Mapping::Unmap, Ok(_)) => Some(None),
                     _ => None,
                 };
-                if let Some(Some(va)) = at {
-                    self.lost_vmas.remove(&va);
-                }
                 self.mapped.answered(mapping, area, at);
                 if let Some(caller) = caller {
                     self.go_on_after_mapping(caller);
@@ -235,7 +232,10 @@ impl World<'_> {
             return;
         };
         let is_its = |own: u8| {
-            debug_assert_eq!(own, number, "numbers are given in the order of registration");
+            debug_assert_eq!(
+                own, number,
+                "numbers are given in the order of registration"
+            );
             number
         };
         let (kind, number) = match node {
@@ -292,7 +292,8 @@ impl World<'_> {
             }
             Command::Leave => {
                 self.end(blade, 0);
-                self.queue.after(RESTART, Event::Begin(Node::Compute(blade)));
+                self.queue
+                    .after(RESTART, Event::Begin(Node::Compute(blade)));
             }
             Command::ZeroPages { .. }
             | Command::FencePages { .. }

@@ -3,7 +3,7 @@
 use mind_api::message::Command;
 use mind_machines::{
     Node,
-    control::{Input, Session, books::Answer},
+    controller::{Input, Session, books::Answer},
 };
 
 use crate::world::{Event, World};

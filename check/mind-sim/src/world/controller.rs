@@ -1,9 +1,13 @@
 //! Drives the controller: what it wants is carried out one act at a time, so that packets come between any two.
 
 use mind_api::message::BladeKind;
-use mind_machines::control::{
+use mind_common::addr::Va;
+use mind_machines::controller::{
     Act, Event as Told, Input, OperationId, Output, Seen,
-    books::tables::{Key, Value},
+    books::{
+        records,
+        tables::{Key, Value},
+    },
 };
 
 use crate::{
@@ -98,6 +102,9 @@ impl World<'_> {
                         Some(record) => self.records.insert(*key, record.clone()),
                         None => self.records.remove(key),
                     };
+                    if let (records::Key::Vma(va), None) = (key, record) {
+                        self.lost_vmas.remove(&Va(*va));
+                    }
                 }
                 Seen::Done(Ok(()))
             }
@@ -154,4 +161,3 @@ impl World<'_> {
         }
     }
 }
-

@@ -9,7 +9,7 @@ use mind_common::{
 };
 use mind_machines::{
     compute::{Action, Blade, Config, page::Phase},
-    control::Session,
+    controller::Session,
 };
 
 use crate::{plan::Image, world::agent::Caller};

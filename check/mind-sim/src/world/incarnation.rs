@@ -5,7 +5,7 @@ use mind_api::message::BladeKind;
 use mind_common::id::{BladeId, Connection};
 use mind_machines::{
     Node,
-    control::books::{
+    controller::books::{
         blades::Incarnation,
         records::{Key, Record},
     },
@@ -93,10 +93,12 @@ impl World<'_> {
             | Event::Left(.., connection)
             | Event::Enters(.., connection) => connection.blade,
             Event::Reconnect(Node::Compute(blade), _) => *blade,
-            Event::ToAgent(session, _) | Event::SessionLost(session) => match self.is_heard(*session) {
-                Some(Node::Compute(blade)) => blade,
-                Some(Node::Memory(_)) | None => return Some(event),
-            },
+            Event::ToAgent(session, _) | Event::SessionLost(session) => {
+                match self.is_heard(*session) {
+                    Some(Node::Compute(blade)) => blade,
+                    Some(Node::Memory(_)) | None => return Some(event),
+                }
+            }
             _ => return Some(event),
         };
         let until = self.machines.get(&blade).map_or(0, |it| it.hung_until);
@@ -127,7 +129,9 @@ impl World<'_> {
     /// recorded that a blade is gone, another controller may let it go on.
     pub(crate) fn notice_cuts(&mut self) {
         for (blade, machine) in &mut self.machines {
-            let record = self.records.get(&Key::Blade(BladeKind::Compute, blade.get()));
+            let record = self
+                .records
+                .get(&Key::Blade(BladeKind::Compute, blade.get()));
             let is_received = |connection| match record {
                 Some(Record::Blade(known)) => {
                     known.is_here && known.incarnation == Incarnation::compute(connection)

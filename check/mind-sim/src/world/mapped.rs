@@ -201,8 +201,7 @@ mod tests {
             page: 1,
             word: 3,
         };
-        let mut ask =
-            |mapped: &mut Mapped, what| mapped.request(&plan, (DomainId(1), 7), what, 0);
+        let mut ask = |mapped: &mut Mapped, what| mapped.request(&plan, (DomainId(1), 7), what, 0);
         assert_eq!(mapped.cell(place), None);
         assert_eq!(ask(&mut mapped, Mapping::Unmap), None);
         assert!(matches!(

@@ -8,7 +8,7 @@ use mind_common::{
     addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
     id::Connection,
 };
-use mind_machines::{Node, control::Session, datagram::Datagram, memory::Memory};
+use mind_machines::{Node, controller::Session, datagram::Datagram, memory::Memory};
 
 use crate::{
     Flaw,
@@ -70,7 +70,13 @@ impl World<'_> {
         }
     }
 
-    pub(crate) fn command_memory(&mut self, session: Session, number: u8, order: u64, command: &Command) {
+    pub(crate) fn command_memory(
+        &mut self,
+        session: Session,
+        number: u8,
+        order: u64,
+        command: &Command,
+    ) {
         let fences = !self.has(Flaw::NoFences);
         let Some(memory) = self.memories.get_mut(&number) else {
             return;

@@ -19,8 +19,8 @@ mod disturb;
 mod flaws;
 pub(crate) mod host;
 mod incarnation;
-mod memory;
 pub(crate) mod mapped;
+mod memory;
 pub(crate) mod network;
 mod program;
 pub(crate) mod queue;
@@ -42,7 +42,7 @@ use mind_common::{
 use mind_machines::{
     Node,
     compute::Access,
-    control::{
+    controller::{
         Config, Controller, Input, Session,
         books::{
             blades::Incarnation,

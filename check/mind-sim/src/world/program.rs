@@ -133,7 +133,7 @@ impl World<'_> {
 #[cfg(test)]
 mod tests {
     use mind_common::addr::PAGE_SHIFT;
-    use mind_machines::{control::Input, datagram::Body};
+    use mind_machines::{controller::Input, datagram::Body};
 
     use super::*;
     use crate::{

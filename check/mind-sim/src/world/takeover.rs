@@ -4,7 +4,7 @@ use mind_api::message::Request;
 use mind_common::id::BladeId;
 use mind_machines::{
     Node,
-    control::{Controller, Input, Session, books::blades::Incarnation},
+    controller::{Controller, Input, Session, books::blades::Incarnation},
 };
 
 use crate::{

@@ -254,7 +254,9 @@ impl World<'_> {
         let State::Flushes(of, counts) = &mut thread.state else {
             return;
         };
-        let Some(domain) = thread.domain.filter(|_| *of == connection && thread.turn == turn)
+        let Some(domain) = thread
+            .domain
+            .filter(|_| *of == connection && thread.turn == turn)
         else {
             return;
         };

@@ -33,7 +33,8 @@ impl World<'_> {
             let is_that =
                 |(of, what, ..): &(BladeId, PacketKind, u64, _)| *of == blade && *what == sort;
             self.kept_packets.retain(|kept| !is_that(kept));
-            self.kept_packets.push((blade, sort, self.queue.now(), *packet));
+            self.kept_packets
+                .push((blade, sort, self.queue.now(), *packet));
         }
     }
 

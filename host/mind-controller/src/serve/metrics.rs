@@ -7,7 +7,7 @@ use mind_api::{
     operator::{PortStatus, Status},
 };
 use mind_common::{addr::PAGE_SIZE, verdict::Verdict};
-use mind_machines::control::procedure::{Change, Outcome};
+use mind_machines::controller::procedure::{Change, Outcome};
 use mind_metrics::{
     Families,
     catalogue::{self, Metric},

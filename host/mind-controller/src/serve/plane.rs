@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use mind_dataplane::{Switch, SwitchLimits, attach};
-use mind_machines::control::books::domains::MAX_DOMAIN;
+use mind_machines::controller::books::domains::MAX_DOMAIN;
 
 use super::{
     Args, FanOut, fdb,

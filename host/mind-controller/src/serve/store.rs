@@ -6,7 +6,7 @@
 use std::{net::Ipv4Addr, path::Path};
 
 use anyhow::{Context as _, Result, bail};
-use mind_machines::control::books::records::{Change, Key, Record};
+use mind_machines::controller::books::records::{Change, Key, Record};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Deserialize, Serialize};
 

@@ -5,10 +5,7 @@ use super::{
     locked::{as_before, both, is_orphan, joined, unlock},
 };
 use mind_common::{
-    directory::{
-        machine::Loss,
-        word::{Prior, State, Word},
-    },
+    directory::word::{Prior, State, Word},
     id::BladeSet,
 };
 
@@ -84,14 +81,18 @@ impl Procedure {
         }
     }
 
+    /// What was locked is given back as it was, but for what lost writes: that stays locked until it is
+    /// [marked](Change::MarkLost).
     pub(super) fn leave(&self, first: Word, second: Word) -> Option<Do> {
-        // A second one that was orphaned before has not been fenced for this change; it stays.
-        let is_taken = self.change == Change::Merge
-            && (matches!(self.loss, Loss::Writes) || !is_orphan(second));
-        let second = is_taken
-            .then(|| swap_to(Which::Second, second, as_before(second)))
-            .flatten();
-        second.or_else(|| swap_to(Which::First, first, as_before(first)))
+        let give = |slot, word| {
+            let to = as_before(word).filter(|_| !is_orphan(word));
+            swap_to(slot, word, to)
+        };
+        let second = match self.change {
+            Change::Merge => give(Which::Second, second),
+            _ => None,
+        };
+        second.or_else(|| give(Which::First, first))
     }
 }
 

@@ -42,7 +42,7 @@ pub const fn lose(word: Word) -> Option<Word> {
 }
 
 /// What [`on_loss`](mind_common::directory::machine::on_loss) of an owner leaves.
-pub(super) fn is_orphan(word: Word) -> bool {
+pub(in crate::controller) fn is_orphan(word: Word) -> bool {
     word.prior() == Some(Prior::Modified) && word.blades().is_empty()
 }
 
@@ -78,8 +78,12 @@ pub(super) fn both(first: Word, second: Word) -> BladeSet {
 }
 
 /// What two held halves are together, if that needs no invalidation: sharers with sharers, and an
-/// owner with copies of its own.
+/// owner with copies of its own. Where writes into either are lost, memory fences the pages of both, which makes copies
+/// of them out of date.
 pub(super) fn joined(first: Word, second: Word) -> Option<(State, BladeSet)> {
+    if is_orphan(first) || is_orphan(second) {
+        return None;
+    }
     let (lower, upper) = (as_before(first)?, as_before(second)?);
     let all = upper.1.iter().fold(lower.1, BladeSet::with);
     match (lower.0, upper.0) {

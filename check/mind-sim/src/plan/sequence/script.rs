@@ -206,8 +206,8 @@ impl Script {
 
     pub(super) fn halves(&mut self, at: u64) {
         let us = |after: u64| at + after * MICROSECOND;
-        let [split, merge] = [Change::Split, Change::Merge]
-            .map(|change| Disturbance::Change(change, AREA, 0));
+        let [split, merge] =
+            [Change::Split, Change::Merge].map(|change| Disturbance::Change(change, AREA, 0));
         self.disturbances.push((us(0), split));
         let written = self.random.u64(0..2);
         self.store(0, written, us(1_500));

@@ -24,7 +24,7 @@ use mind_common::{
     id::BladeSet,
 };
 use mind_dataplane::{Switch, attach};
-use mind_machines::control::{
+use mind_machines::controller::{
     Session,
     books::{
         Books,

@@ -1,4 +1,4 @@
-//! The driver of the controller's machine ([`mind_machines::control`]): one task that owns it. What comes in on
+//! The driver of the controller's machine ([`mind_machines::controller`]): one task that owns it. What comes in on
 //! connections goes into the machine, and what the machine wants is done: acts on the maps and records at once, commands
 //! and answers on connections, events to the log and the metrics. The task waits for messages and for the machine's
 //! deadline, and for nothing else, so that nothing that hangs delays it.
@@ -33,7 +33,7 @@ use mind_api::{
 };
 use mind_connection::endpoint::Peer;
 use mind_dataplane::Switch;
-use mind_machines::control::{
+use mind_machines::controller::{
     Act, Config, Controller, Input, Output, Seen, Session,
     books::blades::{Incarnation, Port},
 };

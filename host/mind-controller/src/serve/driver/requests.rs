@@ -4,7 +4,7 @@
 use mind_api::{Errno, Failure, Reply, Request, message::BladeKind, operator::TraceFilter};
 use mind_common::{addr::Va, id::BladeId};
 use mind_connection::endpoint::Peer;
-use mind_machines::control::{Input, Session, books::blades::Incarnation};
+use mind_machines::controller::{Input, Session, books::blades::Incarnation};
 
 use super::{super::tracer::Wanted, Driver, check};
 

@@ -16,7 +16,7 @@ use mind_common::{
     id::BladeId,
 };
 use mind_dataplane::SlotHandle;
-use mind_machines::control::{
+use mind_machines::controller::{
     Entry, Seen,
     books::{
         blades::{Blade, Port},

@@ -16,7 +16,7 @@ use mind_common::{
     table::{self, Peer, Slot},
 };
 use mind_dataplane::{SlotHandle, Switch};
-use mind_machines::control::{
+use mind_machines::controller::{
     Act, Entry, FoundSlot, Seen,
     books::{
         blades,

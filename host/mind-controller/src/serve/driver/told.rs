@@ -2,7 +2,7 @@
 
 use mind_api::message::BladeKind;
 use mind_common::addr::PAGE_SHIFT;
-use mind_machines::control::{Event, books::blades::Incarnation};
+use mind_machines::controller::{Event, books::blades::Incarnation};
 
 use super::Driver;
 

@@ -10,7 +10,7 @@ use mind_api::{
 use mind_common::id::Connection;
 use mind_machines::{
     Node,
-    control::{Act, Config, Input, Output, Seen, Session, books::tables::Key},
+    controller::{Act, Config, Input, Output, Seen, Session, books::tables::Key},
     switch::port_of,
 };
 

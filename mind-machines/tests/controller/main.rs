@@ -15,7 +15,7 @@ use mind_common::{
 };
 use mind_machines::{
     Node,
-    control::{Event, books::records::Key},
+    controller::{Event, books::records::Key},
     datagram::{Body, PageRequest},
 };
 use world::{World, blade, page};
@@ -135,10 +135,7 @@ fn memory_that_is_gone_with_its_blade_is_not_waited_for() {
     let blade = *world.fail.first().unwrap();
     world.cut(blade);
     world.run();
-    assert_eq!(
-        world.replies[&id].clone().unwrap_err().errno,
-        Errno::ENOMEM
-    );
+    assert_eq!(world.replies[&id].clone().unwrap_err().errno, Errno::ENOMEM);
     world.check();
 }
 
@@ -808,7 +805,8 @@ fn lost_writes_are_reported_whenever_the_controller_dies() {
         world.acts_to_live = Some(acts);
         world.cut(host(0));
         world.run();
-        let is_told = |event: &Event| matches!(event, Event::Lost { region, .. } if region.contains(va));
+        let is_told =
+            |event: &Event| matches!(event, Event::Lost { region, .. } if region.contains(va));
         assert!(world.events.iter().any(is_told), "{acts}");
         let vma = world.controller.books().domains.vma_at(va).unwrap();
         assert!(vma.lost.is_some(), "{acts}");

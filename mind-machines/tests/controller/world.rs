@@ -15,7 +15,7 @@ use mind_common::{
 };
 use mind_machines::{
     Node,
-    control::{
+    controller::{
         Act, Config, Controller, Event, Input, Output, Seen, Session,
         books::{
             Answer,
@@ -586,7 +586,7 @@ impl World {
                 "{page} is of no vma"
             );
         }
-        let restored = mind_machines::control::books::Books::restore(self.records.clone());
+        let restored = mind_machines::controller::books::Books::restore(self.records.clone());
         assert_eq!(restored.domains, self.controller.books().domains);
         assert_eq!(restored.memory, self.controller.books().memory);
         assert_eq!(restored.blades, self.controller.books().blades);
