@@ -1,6 +1,7 @@
 //! The controller as a machine: what becomes of requests, blades and regions, whatever else is under way, and whenever
 //! it dies.
 
+mod old_answers;
 mod world;
 
 use mind_api::{
@@ -250,6 +251,31 @@ fn protection_follows_and_blades_fetch_anew() {
             .errno,
         Errno::EINVAL
     );
+    world.check();
+}
+
+#[test]
+fn what_is_not_mapped_or_another_domains_cannot_be_protected_or_unmapped() {
+    let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+    assert_eq!(world.enter(1, "other", OnLoss::LastWritten), 2);
+    let beyond = Va(va.0 + 0x10000);
+    for (domain, va, errno) in [
+        (1, beyond, Errno::ENOMEM),
+        (2, va, Errno::ENOMEM),
+        (3, va, Errno::ENOENT),
+    ] {
+        let protect = Request::Protect {
+            domain,
+            va: va.0,
+            length: 0x1000,
+            access: Access::Read,
+        };
+        let refused = world.call(1, protect).unwrap_err();
+        assert_eq!(refused.errno, errno, "{refused}");
+        let refused = world.unmap(1, domain, va, 1).unwrap_err();
+        assert_ne!(refused.message, "", "{refused:?}");
+    }
+    assert_eq!(world.request(0, Want::Acquire, va), Verdict::Fetch);
     world.check();
 }
 
