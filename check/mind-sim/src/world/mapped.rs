@@ -201,7 +201,7 @@ mod tests {
             page: 1,
             word: 3,
         };
-        let mut ask = |mapped: &mut Mapped, what| mapped.request(&plan, (DomainId(1), 7), what, 0);
+        let ask = |mapped: &mut Mapped, what| mapped.request(&plan, (DomainId(1), 7), what, 0);
         assert_eq!(mapped.cell(place), None);
         assert_eq!(ask(&mut mapped, Mapping::Unmap), None);
         assert!(matches!(
@@ -246,7 +246,7 @@ mod tests {
             page: PAGE,
             domain: DomainId(1),
         };
-        let mut set = |mapped: &mut Mapped, tables: &mut Tables, bits, now| {
+        let set = |mapped: &mut Mapped, tables: &mut Tables, bits, now| {
             tables
                 .protection
                 .insert((page.domain, PREFIX), Permission { bits });
