@@ -752,6 +752,35 @@ fn a_controller_may_die_at_any_act_and_the_next_one_goes_on() {
 }
 
 #[test]
+fn the_next_one_may_die_as_well() {
+    for (name, begin) in SCENES {
+        for acts in 0.. {
+            let mut has_died = false;
+            for next in 0..8 {
+                let (mut world, va) = scene();
+                world.acts_to_live = Some(acts);
+                world.next_acts_to_live = Some(next);
+                let asked = begin(&mut world, va);
+                world.run();
+                has_died |= world.next_acts_to_live.is_none();
+                for id in asked {
+                    let answer = world.replies.get(&id);
+                    assert!(
+                        matches!(answer, Some(Ok(_))),
+                        "{name}, {acts} and {next}: {answer:?}"
+                    );
+                }
+                assert!(world.controller.is_serving(), "{name}, {acts} and {next}");
+                world.check();
+            }
+            if !has_died {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_vma_is_recorded_before_a_blade_can_have_copies_of_it() {
     let (mut world, _) = World::with_memory(4, OnLoss::LastWritten);
     let before = world.switch.tables().protection.len();

@@ -69,6 +69,8 @@ pub struct World {
     pub events: Vec<Event>,
     /// Acts until the controller dies; none if it does not.
     pub acts_to_live: Option<usize>,
+    /// The same of the one that takes over then.
+    pub next_acts_to_live: Option<usize>,
 }
 
 impl World {
@@ -102,6 +104,7 @@ impl World {
             flushed: Vec::new(),
             events: Vec::new(),
             acts_to_live: None,
+            next_acts_to_live: None,
         }
     }
 
@@ -330,7 +333,7 @@ impl World {
             Output::Act { operation, act } => {
                 if let Some(left) = &mut self.acts_to_live {
                     if *left == 0 {
-                        self.acts_to_live = None;
+                        self.acts_to_live = self.next_acts_to_live.take();
                         self.die();
                         return true;
                     }
