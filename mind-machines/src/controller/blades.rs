@@ -197,7 +197,7 @@ impl Controller {
     /// pass for those of the next incarnation.
     fn departing(&self, incarnation: Incarnation) -> impl Iterator<Item = OperationId> {
         let is_its = move |task: &Task| match task {
-            Task::FenceOperations(other, _) | Task::Bereft(other, _) => *other == incarnation,
+            Task::FenceOperations(other, _) | Task::EndProcesses(other, _) => *other == incarnation,
             Task::Exit(_, process) => {
                 incarnation.kind == BladeKind::Compute && process.blade == incarnation.number
             }
@@ -309,7 +309,7 @@ impl Controller {
             departed.is_forgotten = true;
         }
         let tasks = vec![
-            Task::Bereft(incarnation, lost.clone()),
+            Task::EndProcesses(incarnation, lost.clone()),
             Task::FenceOperations(incarnation, lost),
         ];
         self.begin(Claim::default(), None, tasks);
@@ -355,7 +355,7 @@ impl Controller {
     }
 
     /// What a compute blade leaves behind: processes that are gone, and regions of which writes are lost.
-    pub(super) fn bereft(
+    pub(super) fn end_processes(
         &mut self,
         operation: &mut Operation,
         incarnation: Incarnation,

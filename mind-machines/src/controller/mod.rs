@@ -429,7 +429,9 @@ impl Controller {
             Task::FenceOperations(incarnation, lost) => {
                 self.fence_operations(id, operation, incarnation, lost)
             }
-            Task::Bereft(incarnation, lost) => self.bereft(operation, incarnation, lost),
+            Task::EndProcesses(incarnation, lost) => {
+                self.end_processes(operation, incarnation, lost)
+            }
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
             Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
             Task::Exit(domain, process) => self.exit(id, operation, domain, process),

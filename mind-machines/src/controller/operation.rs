@@ -155,7 +155,7 @@ pub(super) enum Task {
     /// Memory blades refuse what a compute blade that is gone may still have sent.
     FenceOperations(Incarnation, Vec<Entry>),
     /// The processes of a compute blade are gone; regions that it had written into are lost.
-    Bereft(Incarnation, Vec<Entry>),
+    EndProcesses(Incarnation, Vec<Entry>),
     /// Regions of a memory blade are lost, from a slot on.
     Lose(Incarnation, u32),
     /// Have memory that was freed zeroed.
