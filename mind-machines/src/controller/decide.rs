@@ -483,11 +483,11 @@ impl Controller {
             is_closing: false,
         });
         self.books.touch(records::Key::Vma(va.0));
-        if !self
+        if self
             .books
             .domains
             .get(domain)
-            .is_some_and(|domain| !domain.processes.is_empty())
+            .is_none_or(|domain| domain.processes.is_empty())
         {
             // The domain has ended meanwhile.
             let keys = self.close(va);

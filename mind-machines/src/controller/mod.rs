@@ -552,22 +552,19 @@ impl Controller {
         otherwise: Otherwise,
     ) {
         self.hold(id);
-        match operation.seen.take() {
-            Some(Seen::Done(result)) => {
-                let Some(key) = keys.pop_front() else {
-                    return;
-                };
-                match (result, self.books.wanted(key)) {
-                    (Ok(()), Some(value)) => {
-                        self.installed.insert(key, value);
-                    }
-                    (Ok(()), None) => {
-                        self.installed.remove(&key);
-                    }
-                    (Err(failure), _) => return self.not_installed(operation, failure, otherwise),
+        if let Some(Seen::Done(result)) = operation.seen.take() {
+            let Some(key) = keys.pop_front() else {
+                return;
+            };
+            match (result, self.books.wanted(key)) {
+                (Ok(()), Some(value)) => {
+                    self.installed.insert(key, value);
                 }
+                (Ok(()), None) => {
+                    self.installed.remove(&key);
+                }
+                (Err(failure), _) => return self.not_installed(operation, failure, otherwise),
             }
-            Some(_) | None => {}
         }
         while let Some(key) = keys.front().copied() {
             let value = self.books.wanted(key);
