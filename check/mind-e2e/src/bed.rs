@@ -5,6 +5,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -21,6 +22,8 @@ use crate::operator::Operator;
 
 /// Last lines of each log that a failure shows.
 const TAIL: usize = 15;
+/// How long the losses of a departure are waited for.
+const LOSS_LIMIT: Duration = Duration::from_secs(10);
 
 /// A testbed; dropping this takes it down.
 #[derive(Debug)]
@@ -128,6 +131,23 @@ impl Bed {
     /// When it does not answer.
     pub fn status(&self) -> Result<Status> {
         self.operator()?.status()
+    }
+
+    /// The controller's status once it says that something was lost with that blade; as it is after a while if it says
+    /// no such thing. The departure of a blade goes on while others have their answers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn status_after_loss(&self, blade: &str) -> Result<Status> {
+        let start = Instant::now();
+        loop {
+            let status = self.status()?;
+            let mut losses = status.domains.iter().flat_map(|domain| &domain.losses);
+            if losses.any(|loss| loss.blade == blade) || start.elapsed() > LOSS_LIMIT {
+                return Ok(status);
+            }
+        }
     }
 
     /// The daemon called `name`: `ctl`, or a blade's.

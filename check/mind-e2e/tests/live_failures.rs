@@ -143,7 +143,7 @@ fn dead_agent(bed: &Bed) -> Result<()> {
         }
         watcher.kill()?;
     }
-    let status = bed.status()?;
+    let status = bed.status_after_loss("c0")?;
     let lost: Vec<_> = status
         .domains
         .iter()
@@ -169,7 +169,7 @@ fn synced(bed: &Bed) -> Result<()> {
     bed.kill("c1")?;
     writer.kill()?;
     domain.run("c2", "--area kept --pages 8 equals 4711")?;
-    let status = bed.status()?;
+    let status = bed.status_after_loss("c1")?;
     let lost: Vec<_> = status
         .domains
         .iter()
