@@ -90,7 +90,8 @@ impl Shared {
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use mind_api::{client::Client, endpoint::Endpoint, message::Request};
+/// use mind_api::message::Request;
+/// use mind_connection::{Client, Endpoint};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let endpoint: Endpoint = "198.18.0.1:4790".parse()?;
