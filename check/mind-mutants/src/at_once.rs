@@ -8,7 +8,7 @@ use crate::detection::{Settings, by_model, by_simulator};
 /// Enough of the simplest setting of the model.
 const STATES: usize = 20_000;
 /// Three times what the slowest of them takes.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 240;
 
 const BY_MODEL: [Mutant; 9] = [
     Mutant::SharersForgotten,
