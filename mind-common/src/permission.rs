@@ -1,6 +1,6 @@
 //! Permission classes: what a protection domain may do with memory (section 4.2 of the paper).
 
-use crate::table::{MAY_READ, MAY_WRITE, Permission};
+use crate::table::{IS_LOST, MAY_READ, MAY_WRITE, Permission};
 
 /// What a protection domain may do with a range of memory, each class including those before it.
 ///
@@ -20,20 +20,24 @@ use crate::table::{MAY_READ, MAY_WRITE, Permission};
     derive(serde::Serialize, serde::Deserialize),
     serde(rename_all = "snake_case")
 )]
+#[repr(i8)]
 pub enum PermissionClass {
+    /// Nothing, since the memory is lost: accesses fail as those of lost memory do (SIGBUS). The controller's choice only.
+    Lost = -1,
     /// Nothing (`PROT_NONE`).
     #[default]
-    None,
+    None = 0,
     /// Read (`PROT_READ`).
-    Read,
+    Read = 1,
     /// Read and write (`PROT_READ | PROT_WRITE`).
-    Write,
+    Write = 2,
 }
 
 impl PermissionClass {
     /// The permission as the switch's tables hold it.
     pub const fn permission(self) -> Permission {
         let bits = match self {
+            Self::Lost => IS_LOST,
             Self::None => 0,
             Self::Read => MAY_READ,
             Self::Write => MAY_READ | MAY_WRITE,
@@ -43,7 +47,9 @@ impl PermissionClass {
 
     /// The strongest class that `permission` includes.
     pub const fn of(permission: Permission) -> Self {
-        if permission.allows(MAY_READ | MAY_WRITE) {
+        if permission.is_lost() {
+            Self::Lost
+        } else if permission.allows(MAY_READ | MAY_WRITE) {
             Self::Write
         } else if permission.allows(MAY_READ) {
             Self::Read

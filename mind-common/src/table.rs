@@ -7,8 +7,11 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U64};
 
 use crate::{
-    addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va, WINDOW_BASE},
-    directory::Word,
+    addr::{PAGE_SHIFT, PAGE_SIZE, Region, Va, WINDOW_BASE},
+    directory::{
+        Word,
+        index::{PAGES_PER_UNIT, UNITS_PER_BLOCK},
+    },
     id::{BladeId, Connection, DomainId},
     serial::Version,
     wire::{Bth, Ceth, OUTER_LEN, SHORT_REQUEST_LEN},
@@ -180,10 +183,13 @@ pub const MAY_READ: u32 = 1 << 0;
 /// Bit of a [permission class](Permission): pages may be written.
 pub const MAY_WRITE: u32 = 1 << 1;
 
+/// Bit of a [permission class](Permission), alone: the memory is lost, and every access fails.
+pub const IS_LOST: u32 = 1 << 2;
+
 plain! {
     /// A permission class: what a protection domain may do with a vma (section 4.2 of the paper).
     pub struct Permission {
-        /// [`MAY_READ`], [`MAY_WRITE`], both or none.
+        /// [`MAY_READ`], [`MAY_WRITE`], both or none; or [`IS_LOST`].
         pub bits: u32,
     }
 }
@@ -193,6 +199,12 @@ impl Permission {
     #[inline(always)]
     pub const fn allows(self, bits: u32) -> bool {
         self.bits & bits == bits
+    }
+
+    /// Whether the memory is lost.
+    #[inline(always)]
+    pub const fn is_lost(self) -> bool {
+        self.bits & IS_LOST != 0
     }
 }
 
@@ -335,9 +347,52 @@ plain! {
     }
 }
 
-/// The slots of a block's pages, by [`Va::page_in_block`]; 0 where there is none, so slot 0 is
-/// never used.
-pub type BlockTable = [u32; PAGES_PER_BLOCK];
+/// A [`Head`](crate::directory::index::Head) of the directory's index.
+pub type BlockHead = u64;
+
+/// A table of the [directory's index](crate::directory::index): [`UnitEntry`](crate::directory::index::UnitEntry)s, by
+/// [`unit_in_block`](crate::directory::index::unit_in_block). While it is in no use, the first entry is the number of
+/// the next one in the list, and all others are 0.
+pub type BlockTable = [u32; UNITS_PER_BLOCK];
+
+/// A group of the [directory's index](crate::directory::index): the slots of a unit's pages, by
+/// [`page_in_unit`](crate::directory::index::page_in_unit); 0 for none.
+pub type PageGroup = [u32; PAGES_PER_UNIT];
+
+plain! {
+    /// A list of slots, heads or tables that are in no use.
+    pub struct FreeList {
+        /// A [`FreeTop`](crate::directory::index::FreeTop).
+        pub top: u64,
+        /// How many were taken from it so far. Wraps.
+        pub taken: u64,
+        /// How many were given to it so far; what is more than `taken` is in it. Wraps.
+        pub given: u64,
+        /// When fewer are in it, the controller is told.
+        pub low: u32,
+        /// Whether it has been told, and has given none back since: 1 or 0.
+        pub is_told: u32,
+    }
+}
+
+/// What a [`FreeList`] is of; its place among the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum FreeKind {
+    /// Slots. The number of the next one is in [`Slot::place`].
+    Slots = 0,
+    /// Heads.
+    Heads = 1,
+    /// Tables.
+    Tables = 2,
+    /// Groups; only the controller takes them. The first entry is the number of the next one.
+    Groups = 3,
+}
+
+impl FreeKind {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Slots, Self::Heads, Self::Tables, Self::Groups];
+}
 
 plain! {
     /// A slot of the directory: a region's word, and what is kept beside it. One cache line.
@@ -523,7 +578,9 @@ const _: () = assert!(size_of::<ProtectionKey>() * 8 == ProtectionKey::BITS as u
 const _: () = assert!(size_of::<TranslationKey>() * 8 == TranslationKey::BITS as usize);
 const _: () = assert!(size_of::<Translation>() == 16);
 const _: () = assert!(size_of::<Slot>() == 64);
-const _: () = assert!(size_of::<BlockTable>() << PAGE_SHIFT == 4 << BLOCK_SHIFT);
+const _: () = assert!(size_of::<BlockTable>() == 512);
+const _: () = assert!(size_of::<PageGroup>() == 16);
+const _: () = assert!(size_of::<FreeList>() == 32);
 const _: () = assert!(size_of::<Responder>() == 8);
 const _: () = assert!(size_of::<Operation>() == 16);
 const _: () = assert!(crate::addr::MAX_REGION_ORDER as u64 <= REGION_ORDER_MASK);

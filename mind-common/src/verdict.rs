@@ -120,9 +120,9 @@ verdicts! {
     Protected: "protected", Kind::Refused(Refusal::Denied);
     /// Refused: no memory blade serves the address, or it is gone.
     NoMemory: "no-memory", Kind::Refused(Refusal::Unreachable);
-    /// Refused: the directory has no slot for the page.
+    /// Refused: the page's region has no slot, and none is left; the controller takes some back.
     NoSlot: "no-slot", Kind::Refused(Refusal::Busy);
-    /// Refused: the page's slot was given to another region meanwhile.
+    /// Refused: the page's slot is given to another region, or cannot be found just now.
     Moved: "moved", Kind::Refused(Refusal::Busy);
     /// Refused: the region is being changed.
     Busy: "busy", Kind::Refused(Refusal::Busy);
@@ -133,7 +133,7 @@ verdicts! {
     /// Refused: the requester has no copy to upgrade, or owns nothing to operate on.
     NoCopy: "no-copy", Kind::Refused(Refusal::NoCopy);
     /// Refused: writes to the region were lost with a blade, and its domain chose that accesses
-    /// then fail.
+    /// then fail; or its memory blade is gone.
     Lost: "lost", Kind::Refused(Refusal::Unreachable);
     /// Refused: a write-back of a blade that does not own the region.
     NotOwner: "not-owner", Kind::Refused(Refusal::Stale);

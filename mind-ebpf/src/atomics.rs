@@ -39,10 +39,10 @@ pub unsafe fn load<T: Copy>(at: *const T) -> T {
 ///
 /// As for [`load`].
 #[inline(always)]
-pub unsafe fn swap(at: *mut u64, old: u64, new: u64) -> bool {
+pub unsafe fn swap<T: Copy>(at: *mut T, old: T, new: T) -> bool {
     // SAFETY: the caller's.
     let (_, swapped) = unsafe {
-        intrinsics::atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+        intrinsics::atomic_cxchg::<T, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
             at, old, new,
         )
     };

@@ -4,7 +4,7 @@
 //! The layouts of keys and values are in [`mind_common::table`].
 
 use aya_ebpf::{
-    bindings::BPF_F_MMAPABLE,
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
     macros::map,
     maps::{Array, DevMap, HashMap, LpmTrie, PerCpuArray, RingBuf},
 };
@@ -12,8 +12,9 @@ use mind_common::{
     id::MAX_BLADES,
     losses::LossPoint,
     table::{
-        BlockTable, Generation, Operation, PageValue, Peer, Port, Protection, ProtectionKey,
-        Responder, Slot, Switch, Translation, TranslationKey,
+        BlockHead, BlockTable, FreeKind, FreeList, Generation, Operation, PageGroup, PageValue,
+        Peer, Port, Protection, ProtectionKey, Responder, Slot, Switch, Translation,
+        TranslationKey,
     },
     trace::{Record, Tracing},
     verdict::Counters,
@@ -54,12 +55,25 @@ pub static TRANSLATION: LpmTrie<TranslationKey, Translation> = LpmTrie::with_max
 /// The generation of the tries, which says whether a slot's memo is valid.
 #[map]
 pub static GENERATION: Array<Generation> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// The directory: a block's table, by the block's number.
+/// The directory's index: which head a block has, by the block's number. Entries take memory only while they are there.
 #[map]
-pub static BLOCKS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
-/// The directory: the slots of a block's pages, by table.
+pub static BLOCKS: HashMap<u64, u32> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
+/// The directory's index: what a block's pages find. The first is never used; so it is with tables, groups and slots.
+#[map]
+pub static HEADS: Array<BlockHead> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// The directory's index: the slots of a block's units.
 #[map]
 pub static TABLES: Array<BlockTable> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// The directory's index: the slots of a unit's pages.
+#[map]
+pub static GROUPS: Array<PageGroup> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// What is in no use, by [`FreeKind`].
+#[map]
+pub static FREE: Array<FreeList> =
+    Array::with_max_entries(FreeKind::ALL.len() as u32, BPF_F_MMAPABLE);
+/// Tells the controller that little is left: the [`FreeKind`] of what, as a `u64`.
+#[map]
+pub static SHORT: RingBuf = RingBuf::with_byte_size(4096, 0);
 /// The directory's slots.
 #[map]
 pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);

@@ -76,6 +76,10 @@ mutants! {
     DepartureNotRecorded: "that a blade is fenced is not recorded",
     StraySlotsTrusted: "a controller that takes over believes slots of which no vma is recorded",
     DepartureNotResumed: "a controller that takes over does not finish the departure of a blade",
+    ReclaimedInUse: "a region does without its slot though blades have it",
+    OpenedWhileRepaired: "packets open slots while a controller that takes over reads them",
+    FreedOnce: "memory that was freed is zeroed while packets may open regions of it",
+    LostStaysAllowed: "regions of lost memory that no blade has touched can be touched",
     ClosingNotResumed: "a controller that takes over leaves a vma that was being unmapped as it is",
     // The compute blade.
     AnsweredBeforeStored: "an invalidation is answered before the write-back is acknowledged",

@@ -11,9 +11,10 @@ use mind_common::{
 use mind_machines::controller::procedure::{Change, Outcome};
 use proptest::prelude::*;
 
-const CHANGES: [Change; 5] = [
+const CHANGES: [Change; 6] = [
     Change::Reset,
     Change::Free,
+    Change::Reclaim,
     Change::Split,
     Change::Merge,
     Change::MarkLost,
@@ -32,10 +33,8 @@ fn a_change_is_right_and_ends_whatever_else_happens() {
             endings.extend(explore(setup, 3));
         }
         // It can succeed, with and without a loss, and it can find nothing to do.
-        assert!(
-            endings.contains(&Outcome::Changed(Loss::Writes)),
-            "{change:?}"
-        );
+        let with_loss = endings.contains(&Outcome::Changed(Loss::Writes));
+        assert_eq!(with_loss, change != Change::Reclaim, "{change:?}");
         assert!(endings.contains(&Outcome::Nothing), "{change:?}");
         let without_loss = endings.contains(&Outcome::Changed(Loss::Nothing));
         assert_eq!(without_loss, change != Change::MarkLost, "{change:?}");
@@ -143,6 +142,24 @@ fn a_report_resets_what_is_stuck_and_nothing_else() {
 }
 
 #[test]
+fn a_region_that_a_blade_has_does_not_do_without_a_slot() {
+    for (state, blades) in [(State::Shared, &[0, 2][..]), (State::Modified, &[1])] {
+        let word = settled(state, blades);
+        let mut setup = Setup::new(Change::Reclaim, word, Word::default());
+        assert_eq!(setup.run(), BladeSet::EMPTY);
+        assert_eq!(setup.ending(), Ending::Over(Outcome::Nothing));
+        assert_eq!(setup.words[0], word);
+    }
+    let mut setup = Setup::new(
+        Change::Reclaim,
+        settled(State::Invalid, &[]),
+        Word::default(),
+    );
+    assert_eq!(setup.run(), BladeSet::EMPTY);
+    assert_eq!(setup.words[0].state(), State::Free);
+}
+
+#[test]
 fn a_split_invalidates_no_copy() {
     for (state, blades) in [
         (State::Invalid, &[][..]),
@@ -214,7 +231,13 @@ fn after_a_loss_a_domain_that_chose_failing_gets_nothing_of_the_region() {
             let mut again = Setup::new(change, word, Word::default());
             again.run();
             let is_free = again.words[0].state() == State::Free;
-            assert_eq!(is_free, change == Change::Free, "{change:?}");
+            // What does not fail is a region that no blade has.
+            let is_to_be_free = match change {
+                Change::Free => true,
+                Change::Reclaim => !fails,
+                _ => false,
+            };
+            assert_eq!(is_free, is_to_be_free, "{change:?}");
             if fails && !is_free {
                 assert_eq!(again.words[0], word, "{change:?}");
             }

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use mind_common::addr::Region;
+
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -55,6 +57,30 @@ pub enum Error {
         index: u64,
         /// The first index beyond the map.
         limit: u64,
+    },
+    /// Nothing is left of something that there is a fixed number of.
+    #[error("all {number} {what} are in use; load with more slots")]
+    UsedUp {
+        /// What they are.
+        what: &'static str,
+        /// How many there are.
+        number: usize,
+    },
+    /// Packets came in the way of a change again and again.
+    #[error(
+        "the slots of the pages at {region} cannot be changed: packets come in the way again and again"
+    )]
+    Contended {
+        /// Which pages.
+        region: Region,
+    },
+    /// Packets cannot be waited for.
+    #[error(
+        "cannot wait until packets have left the switch (membarrier): {source}; start the host without nohz_full"
+    )]
+    Grace {
+        /// The kernel's reason.
+        source: io::Error,
     },
     /// A map could not be mapped into memory.
     #[error("cannot map {name} into memory ({len} bytes): {source}")]

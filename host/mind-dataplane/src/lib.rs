@@ -4,6 +4,7 @@
 //! * [`Switch`]: the switch's programs and tables,
 //! * [`Responder`]: a memory blade's program and pages,
 //! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
+//! * [`wait_for_packets`]: until what was taken out of it can be used again; [`Shortages`]: when little is left,
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
 //! * [`checksum`]: UDP sockets without checksums, for blades,
 //! * [`PacketCounters`]: packets by verdict,
@@ -33,6 +34,7 @@ mod copies;
 mod counters;
 mod directory;
 mod error;
+mod grace;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod limits;
@@ -40,6 +42,7 @@ mod mapped;
 mod maps;
 mod object;
 mod responder;
+mod shortages;
 mod store;
 mod switch;
 mod traces;
@@ -47,11 +50,13 @@ mod value;
 
 pub use copies::{Copies, Taken};
 pub use counters::PacketCounters;
-pub use directory::{Directory, SlotHandle};
+pub use directory::{Directory, Retired, SlotHandle};
 pub use error::{Error, Result};
+pub use grace::wait_for_packets;
 pub use limits::{MemoryLimits, SwitchLimits};
 pub use object::digest as object_digest;
 pub use responder::Responder;
+pub use shortages::Shortages;
 pub use store::Store;
 pub use switch::Switch;
 pub use traces::{TraceControl, Traces};

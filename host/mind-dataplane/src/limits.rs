@@ -13,8 +13,6 @@ pub struct SwitchLimits {
     pub protection: u32,
     /// Translation entries: one per memory blade, and outliers.
     pub translation: u32,
-    /// Blocks of 2 MiB that have directory slots.
-    pub blocks: u32,
     /// Directory slots, of which the first is never used.
     pub slots: u32,
     /// How often a program tries to change a region's word that other processors change
@@ -34,7 +32,6 @@ impl Default for SwitchLimits {
             domains: 4096,
             protection: 65_536,
             translation: 4096,
-            blocks: 8192,
             slots: 30_001,
             tries: MAX_TRIES,
             log_verdicts: false,

@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, fmt::Debug, path::Path};
 
 use aya::{
     Ebpf, Pod,
-    maps::{
-        Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, lpm_trie::Key, xdp::DevMap,
-    },
+    maps::{Array, LpmTrie, Map, MapData, MapError, PerCpuArray, lpm_trie::Key, xdp::DevMap},
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -133,36 +131,6 @@ impl Maps {
             Ok((key.prefix_len(), key.data().0, value.0))
         };
         trie.iter().map(entry).collect()
-    }
-
-    /// All entries of the hash map `name`; as with [`prefixes`](Self::prefixes).
-    pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &'static str) -> Result<Vec<(K, V)>> {
-        let map = HashMap::<_, K, V>::try_from(self.map(name)?).map_err(unfit(name))?;
-        let all: Result<_, _> = map.iter().collect();
-        all.map_err(failed(name, "list", "all"))
-    }
-
-    /// Adds an entry to the hash map `name`, or replaces it.
-    pub(crate) fn insert<K: Pod + Debug, V: Pod>(
-        &mut self,
-        name: &'static str,
-        key: K,
-        value: V,
-    ) -> Result<()> {
-        let mut map = HashMap::<_, K, V>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
-        map.insert(key, value, 0)
-            .map_err(failed(name, "write", format_args!("{key:?}")))
-    }
-
-    /// Removes an entry from the hash map `name`; returns whether it was there.
-    pub(crate) fn remove<K: Pod + Debug, V: Pod>(
-        &mut self,
-        name: &'static str,
-        key: K,
-    ) -> Result<bool> {
-        let mut map = HashMap::<_, K, V>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
-        let removed = map.remove(&key);
-        was_there(removed).map_err(failed(name, "remove", format_args!("{key:?}")))
     }
 
     /// Entry `index` of the per-CPU array `name`, of every processor.

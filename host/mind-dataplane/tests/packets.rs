@@ -12,6 +12,8 @@ mod bare;
 mod bypass;
 #[path = "packets/fan_out.rs"]
 mod fan_out;
+#[path = "packets/first_touch.rs"]
+mod first_touch;
 #[path = "packets/losses.rs"]
 mod losses;
 #[path = "packets/memo.rs"]
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         outside::CASES,
         bypass::CASES,
         requests::CASES,
+        first_touch::CASES,
         answers::CASES,
         memory::CASES,
         memo::CASES,

@@ -2,8 +2,9 @@
 //!
 //! [`word`] is the layout of a region's state; [`machine`] is what packets, and the loss of a
 //! blade, do to it; [`queue`] decides which waiting blade is next; [`origin`] is which request
-//! began an invalidation.
+//! began an invalidation; [`index`] is how a page finds its region's word.
 
+pub mod index;
 pub mod machine;
 pub mod origin;
 pub mod queue;

@@ -80,7 +80,7 @@ pub trait Passage {
     ///
     /// # Errors
     ///
-    /// [`Verdict::Protected`].
+    /// [`Verdict::Protected`]; [`Verdict::Lost`] where the memory is lost.
     fn admit(
         &mut self,
         slot: Option<Self::Slot>,
@@ -91,13 +91,18 @@ pub trait Passage {
     /// Where `va` is stored, as the translation trie says.
     fn translate(&self, va: Va) -> Option<Location>;
 
-    /// The number of the page's slot; 0 if it has none.
+    /// The number of the page's slot; 0 if it has none, [`CLOSED`](crate::directory::index::CLOSED) if that cannot be
+    /// said just now.
     ///
     /// Apart from the slot, and not optional: a number beside a pointer in one `Option` is compiled to a register that
     /// nothing was written to where there is none, which the verifier refuses.
     fn slot_number(&self, va: Va) -> u32;
     /// The slot of that number; `None` for 0 and for numbers beyond the last.
     fn slot(&self, number: u32) -> Option<Self::Slot>;
+    /// Gives the region of a page that had none a slot, with the word of a region that no blade has, unless another
+    /// packet did so meanwhile. The slot's number; 0 if none is left, `CLOSED` as for
+    /// [`slot_number`](Self::slot_number).
+    fn open(&mut self, va: Va) -> u32;
     /// A request for the page at `va`: changes the word as the directory's machine says. Returns what to do, the page's
     /// region, and the transition if the request is granted.
     ///

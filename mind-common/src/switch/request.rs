@@ -32,8 +32,8 @@ pub(super) fn request<P: Passage>(
     let domain = reth.domain();
     admission::placed(passage, from, domain)?;
     // Permission comes before the directory: a denied request is denied whether or not there is a
-    // slot.
-    let number = passage.slot_number(page);
+    // slot, and gets none.
+    let mut number = passage.slot_number(page);
     let slot = passage.slot(number);
     let location = passage.admit(slot, domain, page, class)?;
     // Before the word changes: no blade may get a page that no memory blade stores.
@@ -43,7 +43,13 @@ pub(super) fn request<P: Passage>(
         }
         Want::Upgrade => None,
     };
-    let slot = slot.ok_or(stop!(NoSlot))?;
+    let slot = match slot {
+        Some(slot) => slot,
+        None => {
+            number = first_touch(passage, page, number, want)?;
+            passage.slot(number).ok_or(stop!(Moved))?
+        }
+    };
     let asked = Request {
         from,
         want,
@@ -67,6 +73,22 @@ pub(super) fn request<P: Passage>(
             invalidate(passage, (slot, number), region, page, &invalidations)
         }
         RequestVerdict::Refuse(refusal) => Err(Stop::directory(refusal)),
+    }
+}
+
+/// The page has no slot: its region gets one. The slot's number.
+#[inline(always)]
+fn first_touch<P: Passage>(passage: &mut P, page: Va, number: u32, want: Want) -> Staged<u32> {
+    if number != 0 {
+        return Err(stop!(Moved));
+    }
+    // No blade has a copy of it.
+    if matches!(want, Want::Upgrade) {
+        return Err(stop!(NoCopy));
+    }
+    match passage.open(page) {
+        0 => Err(stop!(NoSlot)),
+        number => Ok(number),
     }
 }
 

@@ -25,7 +25,11 @@ pub(super) fn write_back<P: Passage>(passage: &mut P, from: BladeId) -> Staged<L
     let page = admission::page(&passage.reth())?;
     let destination = admission::destination(passage, None, page).ok_or(stop!(NoMemory))?;
     let number = passage.slot_number(page);
-    let slot = passage.slot(number).ok_or(stop!(NoSlot))?;
+    let slot = passage.slot(number).ok_or(match number {
+        // A region without a slot has no owner.
+        0 => stop!(NotOwner),
+        _ => stop!(Moved),
+    })?;
     if !may_write_back(passage.word(slot, page)?, from) {
         return Err(stop!(NotOwner));
     }
@@ -53,7 +57,10 @@ pub(super) fn operate<P: Passage>(passage: &mut P, from: BladeId) -> Staged<Left
     let slot = passage.slot(number);
     let location = passage.admit(slot, domain, va, MAY_WRITE)?;
     let destination = admission::destination(passage, location, va).ok_or(stop!(NoMemory))?;
-    let slot = slot.ok_or(stop!(NoSlot))?;
+    let slot = slot.ok_or(match number {
+        0 => stop!(NoCopy),
+        _ => stop!(Moved),
+    })?;
     may_operate(passage.word(slot, va)?, from).map_err(Stop::directory)?;
     let bth = passage.bth();
     let atomic = AtomicEth {

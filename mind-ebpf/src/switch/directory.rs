@@ -8,7 +8,9 @@ use mind_common::{
     addr::{Region, Va},
     directory::{
         Answer, AnswerVerdict, Invalidations, Origin, Queue, Request, RequestVerdict, Transition,
-        Word, admit, machine::on_answer,
+        Word, admit,
+        index::{self, Head, UnitEntry},
+        machine::on_answer,
     },
     id::DomainId,
     memo::{Location, Memo},
@@ -26,22 +28,48 @@ use crate::{atomics, maps, trace};
 #[derive(Clone, Copy)]
 pub struct SlotRef(*mut Slot);
 
-/// The number of the slot of the page at `va`; 0, which is no slot's, if there is none.
+/// What the page at `va` finds in the [index](mind_common::directory::index): its slot's number, 0 for none, or
+/// [`CLOSED`](index::CLOSED).
 ///
 /// Apart from the slot, and not optional: a number beside the pointer in one `Option` is compiled
 /// to a register that nothing was written to where there is none, which the verifier refuses.
 #[inline(always)]
 pub fn number(va: Va) -> u32 {
-    let block = va.block();
+    let Some(at) = head_of(va) else {
+        return 0;
+    };
+    // SAFETY: the pointer is a lookup's.
+    let head = Head::from_raw(unsafe { atomics::load(at) });
+    // The entry may have become another block's since it was found (`htab_map_update_elem` uses entries again at once).
+    if !head.is_of(va) {
+        return 0;
+    }
+    if !head.is_table() {
+        return head.slot_at(va);
+    }
+    let Some(table) = maps::TABLES.get_ptr(head.number()) else {
+        return 0;
+    };
+    // SAFETY: the pointer is a lookup's, and a unit's place in its block is below their number.
+    let entry = UnitEntry::from_raw(unsafe {
+        atomics::load((&raw const (*table)[0]).add(index::unit_in_block(va)))
+    });
+    if !entry.is_group() {
+        return entry.number();
+    }
+    let Some(group) = maps::GROUPS.get_ptr(entry.number()) else {
+        return 0;
+    };
+    // SAFETY: likewise, a page's place in its unit.
+    unsafe { atomics::load((&raw const (*group)[0]).add(index::page_in_unit(va))) }
+}
+
+/// The head of the block that `va` is in, or [that of another one](Head::is_of).
+#[inline(always)]
+pub fn head_of(va: Va) -> Option<*mut u64> {
     // SAFETY: the value is one aligned word, which is replaced at once if at all.
-    let Some(index) = (unsafe { maps::BLOCKS.get(&block) }) else {
-        return 0;
-    };
-    let Some(table) = maps::TABLES.get_ptr(*index) else {
-        return 0;
-    };
-    // SAFETY: the pointer is a lookup's, and a page's place in its block is below their number.
-    unsafe { atomics::load((&raw const (*table)[0]).add(va.page_in_block())) }
+    let number = unsafe { maps::BLOCKS.get(va.block()) }?;
+    maps::HEADS.get_ptr_mut(*number)
 }
 
 /// The slot of that number.

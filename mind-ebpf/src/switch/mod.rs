@@ -6,12 +6,14 @@
 //! | `packet::parse` | is it RoCEv2 for the switch? |
 //! | [`bypass`] | if not, may it go over the bridge? |
 //! | [`directory`] | slots, words, what began an invalidation |
+//! | [`first_touch`] | a region gets its slot |
 //! | [`tables`] | protection, translation, which blades are there |
 //! | [`exit`] | where it leaves |
 
 mod bypass;
 mod directory;
 mod exit;
+mod first_touch;
 mod tables;
 
 use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
@@ -192,6 +194,11 @@ impl switch::Passage for Passage<'_> {
     #[inline(always)]
     fn slot(&self, number: u32) -> Option<SlotRef> {
         directory::slot(number)
+    }
+
+    #[inline(always)]
+    fn open(&mut self, va: Va) -> u32 {
+        first_touch::open(va)
     }
 
     #[inline(always)]

@@ -78,7 +78,11 @@ pub fn admit(
     let region = slot.map_or(0, SlotRef::raw_region);
     let protection = protection(domain, va).ok_or(stop!(Protected))?;
     if !protection.permission.allows(class) {
-        return Err(stop!(Protected));
+        return Err(if protection.permission.is_lost() {
+            stop!(Lost)
+        } else {
+            stop!(Protected)
+        });
     }
     let translation = translation(va);
     if let (Some(slot), Some(generation)) = (slot, generation)

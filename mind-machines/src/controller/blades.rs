@@ -10,7 +10,7 @@ use mind_api::{
     errno::Failure,
     message::{BladeKind, Command, Registration},
 };
-use mind_common::addr::Va;
+use mind_common::{addr::Va, permission::PermissionClass};
 
 use super::{
     Act, Controller, Departed, Entry, Event, OperationId, Output, Seen, Session, Stage,
@@ -238,8 +238,9 @@ impl Controller {
                 tables::Key::Compute(incarnation.connection().blade),
             ],
             BladeKind::Memory => {
-                self.lose_vmas(number, incarnation);
-                vec![tables::Key::Port(port), tables::Key::Memory(number)]
+                let mut keys = vec![tables::Key::Port(port), tables::Key::Memory(number)];
+                keys.extend(self.lose_vmas(number, incarnation));
+                keys
             }
         };
         operation.first([
@@ -393,8 +394,10 @@ impl Controller {
         }
     }
 
-    /// All vmas of a memory blade that is gone are lost.
-    fn lose_vmas(&mut self, number: u8, incarnation: Incarnation) {
+    /// All vmas of a memory blade that is gone are lost: no access of them is allowed any more, to regions that have slots
+    /// or not. The entries of the table that change.
+    fn lose_vmas(&mut self, number: u8, incarnation: Incarnation) -> Vec<tables::Key> {
+        let mut keys = Vec::new();
         let blade = self.name_of(incarnation);
         let (slice, _) = slice_of(number);
         let end = slice.base.0 + slice.size();
@@ -408,11 +411,15 @@ impl Controller {
                 continue;
             };
             vma.is_lost = true;
-            let domain = vma.domain;
+            let (domain, length) = (vma.domain, vma.length);
+            if !vma.is_closing && !seeded!(LostStaysAllowed) {
+                keys.extend(self.allow(domain, va, length, PermissionClass::Lost));
+            }
             self.note_loss(va, &blade);
             let blade = blade.clone();
             self.event(Event::VmaLost { domain, va, blade });
         }
+        keys
     }
 
     /// The regions of a memory blade that is gone are lost: every access fails until they are unmapped.

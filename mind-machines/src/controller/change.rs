@@ -563,6 +563,7 @@ impl Controller {
 
     /// Slots that are free again may be used.
     fn ended(&mut self, operation: &mut Operation, changing: &Changing) {
+        let mut free = Vec::new();
         for run in &changing.runs {
             let Some(Do::Done(outcome)) = run.next else {
                 continue;
@@ -570,18 +571,15 @@ impl Controller {
             self.event(Event::Changed(changing.change, outcome));
             let is_changed = matches!(outcome, Outcome::Changed(_));
             match (changing.change, run.upper) {
-                (Change::Free, _) => {
-                    self.free.insert(run.entry.slot);
-                }
-                (Change::Merge, Some(upper)) if is_changed => {
-                    self.free.insert(upper.slot);
-                }
-                (Change::Split, Some(upper)) if !is_changed => {
-                    self.free.insert(upper.slot);
-                }
+                (Change::Free | Change::Reclaim, _) if is_changed => free.push(run.entry.slot),
+                (Change::Merge, Some(upper)) if is_changed => free.push(upper.slot),
+                (Change::Split, Some(upper)) if !is_changed => free.push(upper.slot),
                 _ => {}
             }
             self.note_changed(operation, is_changed);
+        }
+        if !free.is_empty() {
+            operation.tasks.push(Task::Give(free));
         }
     }
 
@@ -626,7 +624,9 @@ fn rewiring(changing: &Changing, second: Word) -> VecDeque<Act> {
     for run in &changing.runs {
         let Entry { slot, region } = run.entry;
         match (changing.change, run.upper) {
-            (Change::Free, _) => acts.push_back(Act::Assign { region, slot: None }),
+            (Change::Free | Change::Reclaim, _) => {
+                acts.push_back(Act::Assign { region, slot: None });
+            }
             (Change::Split, Some(upper)) => {
                 let lower = region.halves().map(|(lower, _)| lower);
                 #[cfg(feature = "mutants")]

@@ -125,9 +125,10 @@ impl Controller {
             {
                 Claim::default()
             }
-            Request::Unmap { va, length, .. }
-            | Request::Protect { va, length, .. }
-            | Request::Sync { va, length, .. } => Claim::range(Va(*va), *length),
+            Request::Unmap { va, length, .. } | Request::Protect { va, length, .. } => {
+                Claim::range(Va(*va), *length)
+            }
+            Request::Sync { va, length, .. } => Claim::blocks(Va(*va), *length),
             Request::ReportStuck { va } | Request::ChangeRegion { va, .. } => Claim::block(Va(*va)),
             Request::OpenArea { domain, name, .. } | Request::UnlinkArea { domain, name } => {
                 Claim {
@@ -417,6 +418,10 @@ impl Controller {
         (domain, length, access, area): (u32, u64, Access, Option<(String, Process)>),
         again: Request,
     ) -> Result<(), Failure> {
+        if access == Access::Lost {
+            let message = "memory cannot be mapped as lost".to_owned();
+            return Err(Failure::new(Errno::EINVAL, message));
+        }
         let blades = &self.books.blades;
         let extent = match self
             .books
@@ -447,13 +452,7 @@ impl Controller {
             access,
             area,
         };
-        match self.regions_for(extent.va(), length) {
-            Ok(open) => operation.first([Task::Release, open, Task::Map(mapping)]),
-            Err(failure) => {
-                self.books.memory.give_back(extent);
-                return Err(failure);
-            }
-        }
+        operation.tasks.push(Task::Map(mapping));
         Ok(())
     }
 
@@ -605,6 +604,12 @@ impl Controller {
                 format!("part of {length} bytes at {va} is not mapped in domain {domain}");
             return Err(Failure::new(Errno::ENOMEM, message));
         }
+        if access == Access::Lost || self.is_lost(va, end) {
+            let message = format!(
+                "part of {length} bytes at {va} is lost; see `mind-ctl status` on the switch"
+            );
+            return Err(Failure::new(Errno::EIO, message));
+        }
         let known = self.books.domains.get(domain);
         let before = known.map_or_else(Vec::new, |domain| domain.protection.over(va.0, end));
         let blades = known
@@ -636,13 +641,7 @@ impl Controller {
             return Err(Failure::new(Errno::EINVAL, message));
         }
         let end = va.0 + length;
-        let first = self.books.domains.vma_at(va).map_or(va, Vma::va);
-        let mut vmas = self
-            .books
-            .domains
-            .vmas_from(first)
-            .take_while(|vma| vma.va().0 < end);
-        if vmas.any(|vma| vma.is_lost) {
+        if self.is_lost(va, end) {
             let message = format!(
                 "part of {length} bytes at {va} is lost; see `mind-ctl status` on the switch"
             );
@@ -651,8 +650,16 @@ impl Controller {
         Ok((va, Va(end)))
     }
 
+    /// Whether some vma of a range is lost with its memory blade.
+    fn is_lost(&self, va: Va, end: u64) -> bool {
+        let first = self.books.domains.vma_at(va).map_or(va, Vma::va);
+        let vmas = self.books.domains.vmas_from(first);
+        let mut vmas = vmas.take_while(|vma| vma.va().0 < end);
+        vmas.any(|vma| vma.is_lost)
+    }
+
     /// The domain may do that with pages of it from now on; the entries of the table that change.
-    fn allow(
+    pub(super) fn allow(
         &mut self,
         domain: u32,
         va: Va,
@@ -775,6 +782,7 @@ impl Controller {
             if seeded!(ZeroingNotAwaited) {
                 self.books.memory.zeroed(vma.extent);
             }
+            self.cleared.remove(&va.0);
             self.books.unclean.insert(va.0, vma.extent);
             self.books.touch(records::Key::Unclean(va.0));
             self.begin_zeroing(vma.extent.blade);

@@ -71,6 +71,8 @@ pub enum Input {
     },
     /// A session has ended.
     Closed(Session),
+    /// Little is left of slots, or of tables of the directory's index.
+    Short,
     /// What came of an [`Act`].
     Done {
         /// Of which operation.
@@ -89,6 +91,12 @@ pub enum Output {
         operation: OperationId,
         /// What.
         act: Act,
+    },
+    /// The packets that are in the switch are to leave it; that they have is told by [`Input::Done`] with
+    /// [`Seen::Done`], while others come between.
+    WaitForPackets {
+        /// Of which operation.
+        operation: OperationId,
     },
     /// An agent is to be told something; its answer comes by [`Input::Report`].
     Order {
@@ -156,6 +164,25 @@ pub enum Act {
         /// The slot.
         slot: Option<u32>,
     },
+    /// Take a slot that is in no use. [`Seen::Slot`].
+    TakeSlot,
+    /// Give slots for further use that were taken, or that the index does not lead to any more; their words are free.
+    /// They are used when the packets have left the switch that are in it. [`Seen::Done`].
+    GiveSlots {
+        /// Which.
+        slots: Vec<u32>,
+    },
+    /// From here on packets find no slot to open for a region that they touch first. [`Seen::Done`].
+    StopOpening,
+    /// All free slots may be opened by packets again. [`Seen::Done`].
+    StartOpening,
+    /// Look at some slots, for which of them can be done without. [`Seen::Uses`].
+    LookForUses {
+        /// From which slot on.
+        from: u32,
+        /// How many slots at most.
+        most: u32,
+    },
     /// Find regions in a range, by address. [`Seen::Regions`].
     Find {
         /// The first address.
@@ -202,7 +229,7 @@ pub enum Act {
         /// How many slots at most.
         most: u32,
     },
-    /// Make all pages find exactly these slots. [`Seen::Done`].
+    /// Make all pages find exactly these slots, while packets open none. [`Seen::Done`].
     Reindex {
         /// Each region and its slot.
         regions: Vec<(Region, u32)>,
@@ -221,6 +248,17 @@ pub enum Seen {
     Done(Result<(), Failure>),
     /// The word that is there.
     Word(Word),
+    /// A slot that was in no use; none if none is left.
+    Slot(Option<u32>),
+    /// What slots are used for.
+    Uses {
+        /// Those that are not free.
+        found: Vec<Use>,
+        /// Where to go on, if there are more slots.
+        next: Option<u32>,
+        /// How much is left.
+        left: Left,
+    },
     /// Regions with their slots, by address.
     Regions {
         /// Those that were found.
@@ -264,8 +302,43 @@ pub struct FoundSlot {
     pub region: Option<Region>,
     /// Its word.
     pub word: Word,
+    /// The region that the pages are which find it, where it covers none itself.
+    pub pages: Option<Region>,
+    /// Whether the first page of its region finds it.
+    pub is_found: bool,
     /// The slot that the page after its region finds; 0 for none.
     pub neighbour: u32,
+}
+
+/// What a slot is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Use {
+    /// The region and its slot.
+    pub entry: Entry,
+    /// Its word.
+    pub word: Word,
+    /// Requests and invalidations that the slot has seen. Wraps.
+    pub accesses: u32,
+}
+
+/// How much of the directory is in no use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Left {
+    /// Slots that packets can open.
+    pub slots: u32,
+    /// Slots below which the controller takes some back.
+    pub low_slots: u32,
+    /// Tables that packets can take.
+    pub tables: u32,
+    /// The same for these.
+    pub low_tables: u32,
+}
+
+impl Left {
+    /// Whether as much is left as is kept ahead of need: twice as much as that below which some is taken back.
+    pub const fn is_enough(self) -> bool {
+        self.slots >= 2 * self.low_slots && self.tables >= 2 * self.low_tables
+    }
 }
 
 /// What operators are told.

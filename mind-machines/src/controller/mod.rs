@@ -13,6 +13,7 @@
 //! * [`books`]: what the controller knows, and what tables should hold because of that,
 //! * `operation`: operations, their tasks and claims; `decide`: what a request means,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
+//! * `reclaim`: slots are taken back when few are left,
 //! * `blades`: blades join, are fenced, and what is lost with them,
 //! * `takeover`: a controller that follows another.
 //!
@@ -35,6 +36,7 @@ pub mod interface;
 mod model;
 mod operation;
 pub mod procedure;
+mod reclaim;
 mod regions;
 mod takeover;
 
@@ -46,7 +48,9 @@ use mind_api::{
 };
 use mind_common::{addr::Region, id::BladeSet, table};
 
-pub use interface::{Act, Entry, Event, FoundSlot, Input, OperationId, Output, Seen, Session};
+pub use interface::{
+    Act, Entry, Event, FoundSlot, Input, Left, OperationId, Output, Seen, Session, Use,
+};
 
 use books::{Answer, Books, blades::Incarnation, records, tables};
 use operation::{Asker, Claim, Operation, Otherwise, Task, Waits};
@@ -155,8 +159,12 @@ pub struct Controller {
     books: Books,
     /// What the tables hold, as far as this controller has put it there or read it.
     installed: BTreeMap<tables::Key, tables::Value>,
-    /// Slots of no region.
-    free: BTreeSet<u32>,
+    /// Memory that was freed, and that no packet can find any more, by its first address.
+    cleared: BTreeSet<u64>,
+    /// The slot at which the next look for slots that can be done without begins.
+    hand: u32,
+    /// What slots had seen when they were last looked at for that, by slot; nothing while enough are left.
+    uses: BTreeMap<u32, u32>,
     sessions: BTreeMap<Incarnation, Session>,
     stage: Stage,
     operations: BTreeMap<OperationId, Operation>,
@@ -176,10 +184,7 @@ pub struct Controller {
 impl Controller {
     /// A controller of a data plane whose tables are empty and whose slots are all free.
     pub fn new(config: Config) -> Self {
-        Self {
-            free: (1..config.slots).collect(),
-            ..Self::restore(config, Books::default(), Stage::Serving)
-        }
+        Self::restore(config, Books::default(), Stage::Serving)
     }
 
     /// A controller that follows another, of which these are the records. It takes over once its blades are back, or
@@ -202,7 +207,9 @@ impl Controller {
             config,
             books,
             installed: BTreeMap::new(),
-            free: BTreeSet::new(),
+            cleared: BTreeSet::new(),
+            hand: 1,
+            uses: BTreeMap::new(),
             sessions: BTreeMap::new(),
             stage,
             operations: BTreeMap::new(),
@@ -220,11 +227,6 @@ impl Controller {
     /// What it knows.
     pub fn books(&self) -> &Books {
         &self.books
-    }
-
-    /// Slots of no region.
-    pub fn free_slots(&self) -> usize {
-        self.free.len()
     }
 
     /// The session of a blade's agent, if it is connected.
@@ -300,6 +302,8 @@ impl Controller {
             } => self.resumes(session, id, incarnation),
             Input::Report { order, result } => self.reported(order, result),
             Input::Closed(session) => self.closed(session),
+            Input::Short if !self.is_serving() => {}
+            Input::Short => self.short(),
             Input::Done { operation, result } => {
                 if let Some(operation) = self.operations.get_mut(&operation)
                     && operation.waits == Waits::Seen
@@ -413,7 +417,9 @@ impl Controller {
             Task::Reply(answer) => self.reply(id, operation, answer),
             Task::Finish(answer) => self.done(id, operation, answer),
             Task::Release => self.release(id),
-            Task::Open(entries, opening) => self.open(id, operation, entries, opening),
+            Task::Give(slots) => self.give(id, operation, slots),
+            Task::Cleared(freed) => self.cleared(operation, freed),
+            Task::Reclaim(reclaiming) => self.reclaim(now, id, operation, reclaiming),
             Task::Map(mapping) => self.map(id, operation, mapping),
             Task::Change(changing) => self.change(now, id, operation, changing),
             Task::FreeRegions(from, to) => self.free_regions(now, id, operation, from, to),
@@ -433,7 +439,7 @@ impl Controller {
                 self.end_processes(operation, incarnation, lost)
             }
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
-            Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
+            Task::Zero(blade, zeroing) => self.zero(now, id, operation, blade, zeroing),
             Task::Exit(domain, process) => self.exit(id, operation, domain, process),
             Task::TakeOver(taking_over) => {
                 self.proceed_with_takeover(now, id, operation, taking_over)

@@ -92,6 +92,7 @@ impl Controller {
         self.next_operation = known.len() as u64;
         for output in &mut self.outbox {
             if let Output::Act { operation, .. }
+            | Output::WaitForPackets { operation }
             | Output::Order { operation, .. }
             | Output::Reply { operation, .. } = output
             {

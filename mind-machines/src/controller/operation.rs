@@ -21,6 +21,7 @@ use super::{
         tables::Key,
     },
     change::Changing,
+    reclaim::Reclaiming,
     takeover::TakingOver,
 };
 
@@ -45,6 +46,17 @@ impl Claim {
             range: Some((va.0, va.0.saturating_add(length))),
             ..Self::default()
         }
+    }
+
+    /// The blocks of addresses: whatever regions they are in, these are in there.
+    pub(super) fn blocks(va: Va, length: u64) -> Self {
+        let size = 1 << BLOCK_SHIFT;
+        let first = va.0 & !(size - 1);
+        let end = va.0.saturating_add(length);
+        Self::range(
+            Va(first),
+            end.checked_next_multiple_of(size).unwrap_or(end) - first,
+        )
     }
 
     /// The block of an address: whatever region the address is in, it is in there.
@@ -130,8 +142,12 @@ pub(super) enum Task {
     Finish(Answer),
     /// Other operations may come between from here on.
     Release,
-    /// Give these regions of a new vma their slots.
-    Open(VecDeque<Entry>, Opening),
+    /// Give slots for further use.
+    Give(Vec<u32>),
+    /// Memory that was freed can be zeroed, since no packet is in the switch that was admitted before.
+    Cleared(Vec<u64>),
+    /// Take slots back that can be done without.
+    Reclaim(Reclaiming),
     /// Make a vma, for which all is ready.
     Map(Mapping),
     /// Change regions.
@@ -159,7 +175,7 @@ pub(super) enum Task {
     /// Regions of a memory blade are lost, from a slot on.
     Lose(Incarnation, u32),
     /// Have memory that was freed zeroed.
-    Zero(u8, Option<super::books::memory::Extent>),
+    Zero(u8, Zeroing),
     /// A process is gone.
     Exit(u32, Process),
     /// Take over from another controller.
@@ -168,13 +184,15 @@ pub(super) enum Task {
     Count(bool),
 }
 
-/// How far the opening of a region is.
+/// How far the zeroing of what was freed is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Opening {
-    /// The slot becomes the region's.
-    Slot,
-    /// Its pages find it.
-    Pages,
+pub(super) enum Zeroing {
+    /// The next part is chosen.
+    Next,
+    /// No region is left in this part.
+    Freed(super::books::memory::Extent),
+    /// The memory blade was told to zero it.
+    Ordered(super::books::memory::Extent),
 }
 
 /// A vma that is to be made.
@@ -220,6 +238,8 @@ pub(super) enum Purpose {
     MarkLost(Incarnation),
     /// An operator is told what it is now; whether it was changed.
     Tell(bool),
+    /// It is to do without a slot, if it is this region.
+    Reclaim(Entry),
 }
 
 /// An operation under way.

@@ -21,7 +21,7 @@ pub use jointly::{Jointly, jointly};
 pub use locked::{lock, lock_by_force, lose, unlock};
 
 pub(super) use locked::is_orphan;
-use locked::{both, joined};
+use locked::{both, is_idle, joined};
 
 /// What is to become of a region, or of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub enum Change {
     Reset,
     /// Its slot belongs to nobody any more: the vma is gone.
     Free,
+    /// If no blade has any of it, it does without a slot until the next access.
+    Reclaim,
     /// Its upper half becomes a region of its own, in the second slot, which is free.
     Split,
     /// The second slot's region, which is the upper half, joins it, and that slot gets free.
@@ -41,9 +43,10 @@ pub enum Change {
 
 impl Change {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Reset,
         Self::Free,
+        Self::Reclaim,
         Self::Split,
         Self::Merge,
         Self::MarkLost,
@@ -54,6 +57,7 @@ impl Change {
         match self {
             Self::Reset => "reset",
             Self::Free => "free",
+            Self::Reclaim => "reclaim",
             Self::Split => "split",
             Self::Merge => "merge",
             Self::MarkLost => "mark-lost",
@@ -250,7 +254,9 @@ impl Procedure {
                     }
                     self.stage = match self.change {
                         Change::Reset | Change::MarkLost => Stage::Giving,
-                        Change::Free | Change::Split | Change::Merge => Stage::Rewiring,
+                        Change::Free | Change::Reclaim | Change::Split | Change::Merge => {
+                            Stage::Rewiring
+                        }
                     };
                 }
                 Stage::Rewiring => {
@@ -334,6 +340,7 @@ impl Procedure {
         let is_void = match self.change {
             Change::MarkLost => !is_orphan(first),
             Change::Free => false,
+            Change::Reclaim => !is_idle(first) && !seeded!(ReclaimedInUse),
             Change::Reset | Change::Split | Change::Merge => first.prior() == Some(Prior::Lost),
         };
         if is_void {
@@ -394,7 +401,7 @@ impl Procedure {
             Change::Free if seeded!(FreedUnflushed) => BladeSet::EMPTY,
             Change::Reset | Change::Free => first.blades(),
             // Nobody has it; and both halves are as the whole was.
-            Change::MarkLost | Change::Split => BladeSet::EMPTY,
+            Change::MarkLost | Change::Split | Change::Reclaim => BladeSet::EMPTY,
             Change::Merge if joined(first, second).is_some() => BladeSet::EMPTY,
             Change::Merge => both(first, second),
         };

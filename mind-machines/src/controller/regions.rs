@@ -1,96 +1,37 @@
-//! What is done with the regions of a range: they get slots, are freed, flushed, given up; and memory that was freed is
+//! What is done with the regions of a range: they are freed, flushed, given up; and memory that was freed is
 //! zeroed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use mind_api::{
     errno::{Errno, Failure},
-    message::{BladeKind, Command, RegionChange, Reply, Report},
+    message::{Command, RegionChange, Reply, Report},
 };
 use mind_common::{
-    addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, Region, Va, prefixes},
-    directory::{State, Word, machine::may_write_back},
+    addr::{Region, Va},
+    directory::machine::may_write_back,
     id::BladeSet,
 };
 
 use super::{
-    Act, Controller, Entry, OperationId, Seen,
+    Act, Controller, Entry, OperationId, Output, Seen,
     books::{
         blades::Incarnation,
         memory::{Extent, GRANULE},
         records,
     },
     change::Changing,
-    operation::{Claim, Finding, Opening, Operation, Purpose, Syncing, Task, Waits},
+    operation::{Claim, Finding, Operation, Purpose, Syncing, Task, Waits, Zeroing},
     procedure::Change,
 };
 
-/// The regions of a new vma: of the initial order, and smaller ones where it begins or ends in the middle of such.
-pub fn initial_regions(va: Va, length: u64) -> impl Iterator<Item = Region> {
-    const LARGEST: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
-    prefixes(va, length).flat_map(|prefix| {
-        let size = prefix.size().min(LARGEST);
-        let order = (size.trailing_zeros() - PAGE_SHIFT) as u8;
-        let first = prefix.base.0;
-        (0..prefix.size() / size)
-            .filter_map(move |number| Region::containing(Va(first + number * size), order))
-    })
-}
-
 impl Controller {
-    /// Takes slots for the regions of a new vma.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`: there are not so many.
-    pub(super) fn regions_for(&mut self, va: Va, length: u64) -> Result<Task, Failure> {
-        let wanted = initial_regions(va, length).count();
-        if wanted > self.free.len() {
-            let message = format!("the directory has no {wanted} slots left");
-            return Err(Failure::new(Errno::ENOMEM, message));
+    /// Gives slots for further use.
+    pub(super) fn give(&mut self, id: OperationId, operation: &mut Operation, slots: Vec<u32>) {
+        if operation.seen.take().is_none() {
+            let act = Act::GiveSlots { slots };
+            self.act(id, operation, act, Task::Give(Vec::new()));
         }
-        let mut entries = VecDeque::with_capacity(wanted);
-        for region in initial_regions(va, length) {
-            if let Some(slot) = self.free.pop_first() {
-                entries.push_back(Entry { region, slot });
-            }
-        }
-        Ok(Task::Open(entries, Opening::Slot))
-    }
-
-    /// Gives the regions of a new vma their slots.
-    pub(super) fn open(
-        &mut self,
-        id: OperationId,
-        operation: &mut Operation,
-        mut entries: VecDeque<Entry>,
-        opening: Opening,
-    ) {
-        let mut opening = opening;
-        if operation.seen.take().is_some() {
-            opening = match opening {
-                Opening::Slot => Opening::Pages,
-                Opening::Pages => {
-                    entries.pop_front();
-                    Opening::Slot
-                }
-            };
-        }
-        let Some(Entry { region, slot }) = entries.front().copied() else {
-            return;
-        };
-        let act = match opening {
-            Opening::Slot => Act::Open {
-                slot,
-                region,
-                word: Word::default().settled(State::Invalid, BladeSet::EMPTY),
-            },
-            Opening::Pages => Act::Assign {
-                region,
-                slot: Some(slot),
-            },
-        };
-        self.act(id, operation, act, Task::Open(entries, opening));
     }
 
     /// Frees the regions of a range, as many at once as may be.
@@ -223,6 +164,7 @@ impl Controller {
         let Finding { va, purpose, entry } = finding;
         let found = match operation.seen.take() {
             Some(Seen::Regions { found, .. }) => found,
+            Some(Seen::Slot(slot)) => return self.split(now, id, operation, finding, slot),
             _ => {
                 // Of a merge, both halves.
                 let whole = match (purpose, entry) {
@@ -244,7 +186,10 @@ impl Controller {
         let changed = match (purpose, here) {
             (Purpose::Unstick, Some(here)) => Some(self.unsticking(now, here)),
             (Purpose::MarkLost(with), Some(here)) => Some(self.marking_lost(now, here, with)),
-            (Purpose::Unstick | Purpose::MarkLost(_), None) => None,
+            (Purpose::Reclaim(entry), Some(here)) if entry == here => {
+                return self.reclaim_region(now, operation, here);
+            }
+            (Purpose::Unstick | Purpose::MarkLost(_) | Purpose::Reclaim(_), _) => None,
             (Purpose::Tell(changed), Some(Entry { region, .. })) => {
                 let reply = Reply::Region {
                     va: region.base().0,
@@ -266,6 +211,13 @@ impl Controller {
                     true => operation.tasks.push(Task::FindRegion(finding)),
                     false => self.reply(id, operation, Err(unchangeable(va))),
                 };
+            }
+            (Purpose::Change(RegionChange::Split), Some(here)) => {
+                let finding = Finding {
+                    entry: Some(here),
+                    ..finding
+                };
+                return self.act(id, operation, Act::TakeSlot, Task::FindRegion(finding));
             }
             (Purpose::Change(change), Some(here)) => {
                 match self.changing_region(now, here, change, &found) {
@@ -293,7 +245,42 @@ impl Controller {
         })
     }
 
-    /// How a region is reset, split or merged; `found` are the halves of what it is merged to.
+    /// Splits the region that was found, with a slot that was taken for its upper half.
+    fn split(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        finding: Finding,
+        slot: Option<u32>,
+    ) {
+        let here = finding.entry;
+        let upper = here.and_then(|here| here.region.halves());
+        match (here, upper, slot) {
+            (Some(here), Some((_, region)), Some(slot)) => {
+                let upper = Entry { region, slot };
+                let splitting = self.changing(now, Change::Split, [(here, Some(upper))]);
+                let tell = Finding {
+                    purpose: Purpose::Tell(true),
+                    entry: None,
+                    ..finding
+                };
+                operation.first([Task::Change(splitting), Task::FindRegion(tell)]);
+            }
+            (_, _, None) => {
+                let message =
+                    "no slot of the directory is left now; some are taken back: try again";
+                let failure = Failure::new(Errno::EBUSY, message.to_owned());
+                self.reply(id, operation, Err(failure));
+            }
+            (_, _, Some(slot)) => {
+                self.reply(id, operation, Err(unchangeable(finding.va)));
+                operation.tasks.push(Task::Give(vec![slot]));
+            }
+        }
+    }
+
+    /// How a region is reset or merged; `found` are the halves of what it is merged to.
     fn changing_region(
         &mut self,
         now: u64,
@@ -304,24 +291,16 @@ impl Controller {
         let va = here.region.base();
         match change {
             RegionChange::Reset => Ok(self.changing(now, Change::Reset, [(here, None)])),
-            RegionChange::Split => {
-                let (_, upper) = here.region.halves().ok_or_else(|| unchangeable(va))?;
-                let slot = self.free.pop_first().ok_or_else(|| {
-                    Failure::new(Errno::ENOMEM, "the directory has no slots left".to_owned())
-                })?;
-                let upper = Entry {
-                    region: upper,
-                    slot,
-                };
-                Ok(self.changing(now, Change::Split, [(here, Some(upper))]))
-            }
-            RegionChange::Merge => {
+            RegionChange::Split | RegionChange::Merge => {
                 let halves = here.region.whole().and_then(Region::halves);
                 let (lower, upper) = halves.ok_or_else(|| unchangeable(va))?;
                 let find = |half| found.iter().copied().find(|entry| entry.region == half);
-                let (first, second) = find(lower)
-                    .zip(find(upper))
-                    .ok_or_else(|| unchangeable(va))?;
+                let (first, second) = find(lower).zip(find(upper)).ok_or_else(|| {
+                    let message = format!(
+                        "a half of {va}'s region and its neighbour has no slot, or is no half"
+                    );
+                    Failure::new(Errno::EINVAL, message)
+                })?;
                 Ok(self.changing(now, Change::Merge, [(first, Some(second))]))
             }
         }
@@ -334,17 +313,21 @@ impl Controller {
         let zeroes = |task: &Task| matches!(task, Task::Zero(other, _) if *other == blade);
         let mut operations = self.operations.values();
         if !operations.any(|operation| operation.tasks.iter().any(zeroes)) {
-            self.begin(Claim::default(), None, vec![Task::Zero(blade, None)]);
+            self.begin(
+                Claim::default(),
+                None,
+                vec![Task::Zero(blade, Zeroing::Next)],
+            );
         }
     }
 
-    /// Something of the memory blade's that was freed and is not zeroed yet, as much as is zeroed at once.
+    /// Something of the memory blade's that was freed and can be zeroed, as much as is zeroed at once.
     fn unclean(&self, blade: u8) -> Option<Extent> {
-        let of_blade = self
-            .books
-            .unclean
-            .values()
-            .find(|extent| extent.blade == blade)?;
+        let mut cleared = self
+            .cleared
+            .iter()
+            .filter_map(|va| self.books.unclean.get(va));
+        let of_blade = cleared.find(|extent| extent.blade == blade)?;
         Some(Extent {
             length: of_blade
                 .length
@@ -353,51 +336,94 @@ impl Controller {
         })
     }
 
-    /// Has memory zeroed, part by part.
+    /// Has memory zeroed, part by part. Before that, packets that were admitted while it was mapped leave the switch, and
+    /// regions that they have opened are freed.
     pub(super) fn zero(
         &mut self,
         now: u64,
         id: OperationId,
         operation: &mut Operation,
         blade: u8,
-        extent: Option<Extent>,
+        zeroing: Zeroing,
     ) {
-        if let Some(extent) = extent {
-            match operation.heard.pop() {
+        match zeroing {
+            Zeroing::Next => self.zero_next(id, operation, blade),
+            Zeroing::Freed(extent) => {
+                let Some(memory) = self.books.blades.here_memory(blade) else {
+                    return;
+                };
+                let command = Command::ZeroPages {
+                    first: extent.first_page(),
+                    count: extent.pages(),
+                };
+                self.order(id, operation, memory, command, None);
+                operation.waits = Waits::Orders;
+                operation
+                    .tasks
+                    .push(Task::Zero(blade, Zeroing::Ordered(extent)));
+            }
+            Zeroing::Ordered(extent) => match operation.heard.pop() {
                 Some((_, Ok(_))) => {
                     self.hold(id);
                     self.zeroed(extent);
-                    return operation.first([Task::Keep, Task::Release, Task::Zero(blade, None)]);
+                    operation.first([Task::Keep, Task::Release, Task::Zero(blade, Zeroing::Next)]);
                 }
                 // If the blade is gone, what it has is gone with it.
                 Some((_, Err(failure))) => {
                     let what = "zeroing memory that was freed";
                     self.event(super::Event::Failed { what, failure });
                     operation.waits = Waits::Until(now.saturating_add(self.config.again));
-                    return operation.tasks.push(Task::Zero(blade, None));
+                    operation.tasks.push(Task::Zero(blade, Zeroing::Next));
                 }
-                None => return,
-            }
+                None => {}
+            },
         }
-        let incarnation = self.books.blades.get(BladeKind::Memory, blade);
-        let incarnation = incarnation
-            .filter(|blade| blade.is_here)
-            .map(|blade| blade.incarnation);
-        let Some((incarnation, extent)) = incarnation.zip(self.unclean(blade)) else {
+    }
+
+    fn zero_next(&mut self, id: OperationId, operation: &mut Operation, blade: u8) {
+        if self.books.blades.here_memory(blade).is_none() {
             return;
-        };
-        let command = Command::ZeroPages {
-            first: extent.first_page(),
-            count: extent.pages(),
-        };
-        self.order(id, operation, incarnation, command, None);
-        operation.waits = Waits::Orders;
-        operation.tasks.push(Task::Zero(blade, Some(extent)));
+        }
+        let next = Task::Zero(blade, Zeroing::Next);
+        if let Some(extent) = self.unclean(blade) {
+            let (from, to) = (extent.va(), Va(extent.va().0 + extent.length));
+            let tasks = vec![Task::FreeRegions(from, to)];
+            if !seeded!(FreedOnce) {
+                let freeing = self.begin(Claim::range(from, extent.length), None, tasks);
+                operation.waits = Waits::Operations([freeing].into());
+            }
+            return operation
+                .tasks
+                .push(Task::Zero(blade, Zeroing::Freed(extent)));
+        }
+        let of_blade = self.books.unclean.iter();
+        let of_blade = of_blade.filter(|(_, extent)| extent.blade == blade);
+        let waiting: Vec<u64> = of_blade.map(|(va, _)| *va).collect();
+        if !waiting.is_empty() {
+            operation.first([Task::Cleared(waiting), next]);
+            self.wait_for_packets(id, operation);
+        }
+    }
+
+    /// The operation goes on when the packets have left the switch that are in it.
+    pub(super) fn wait_for_packets(&mut self, id: OperationId, operation: &mut Operation) {
+        operation.waits = Waits::Seen;
+        self.outbox
+            .push_back(Output::WaitForPackets { operation: id });
+    }
+
+    /// Packets that may have found memory which was freed have left the switch.
+    pub(super) fn cleared(&mut self, operation: &mut Operation, freed: Vec<u64>) {
+        operation.seen = None;
+        let freed = freed.into_iter();
+        let unclean = freed.filter(|va| self.books.unclean.contains_key(va));
+        self.cleared.extend(unclean);
     }
 
     /// Part of what was freed is zeroed.
     fn zeroed(&mut self, extent: Extent) {
         let va = extent.va().0;
+        self.cleared.remove(&va);
         if let Some(whole) = self.books.unclean.remove(&va) {
             self.books.memory.zeroed(extent);
             self.books.touch(records::Key::Unclean(va));
@@ -408,6 +434,7 @@ impl Controller {
                     ..whole
                 };
                 self.books.unclean.insert(rest.va().0, rest);
+                self.cleared.insert(rest.va().0);
                 self.books.touch(records::Key::Unclean(rest.va().0));
             }
         }

@@ -8,7 +8,12 @@
 //! * a slot of no vma, or of pages that another slot has, is free;
 //! * a *split*: a locked lower half whose upper half finds the same slot covers both again;
 //! * a *merge*: a locked region that covers another one's pages covers its lower half again;
-//! * a locked slot that covers nothing, since it was about to cover something else, covers the pages that have no slot.
+//! * a locked slot that covers nothing, since it was about to cover something else, covers the pages that find it, or
+//!   what a split or merge makes of them;
+//! * a locked slot that its pages do not find, since its region was to do without one, is free if a packet has opened
+//!   another one for them.
+//!
+//! Packets open no slots while slots are read and repaired; requests that need one wait.
 //!
 //! A mapping that was half done is in no record. The blade asks again for what it has no answer to.
 
@@ -16,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mind_api::message::BladeKind;
 use mind_common::{
-    addr::{PAGE_SHIFT, Region, Va},
+    addr::{Region, Va},
     directory::{Prior, State, Word},
     id::BladeSet,
 };
@@ -33,6 +38,10 @@ use super::{
 pub(super) enum TakingOver {
     /// It waits for blades, until a time.
     Awaiting(u64),
+    /// It has packets open no more slots.
+    Stopping,
+    /// It waits for packets that may open one to leave the switch.
+    Leaving,
     /// It reads the tables.
     ReadingTables,
     /// It makes the tables what the books say; then it reads slots, from this one on.
@@ -62,32 +71,49 @@ fn is_for_a_change(word: Word) -> bool {
 }
 
 impl Repair {
-    /// Of the slots that were found, where `is_mapped` says whether a region is within a vma, and the vmas that are not
-    /// closing have these addresses, from the first to the one after the last.
-    fn of(found: &[FoundSlot], vmas: &[(Va, Va)], is_mapped: impl Fn(Region) -> bool) -> Self {
+    /// Of the slots that were found, where `is_mapped` says whether a region is within a vma, or within memory that was
+    /// freed and is not zeroed yet.
+    fn of(found: &[FoundSlot], is_mapped: impl Fn(Region) -> bool) -> Self {
         let mut repair = Self::default();
-        let mut by_base: BTreeMap<Va, Vec<FoundSlot>> = BTreeMap::new();
-        let mut blank = None;
+        let opened = |slot: &&FoundSlot| slot.is_found && !is_for_a_change(slot.word);
+        let opened: Vec<Region> = found
+            .iter()
+            .filter(opened)
+            .filter_map(|slot| slot.region)
+            .collect();
+        let overlaps = |region: Region| {
+            let overlaps =
+                |other: &Region| region.contains(other.base()) || other.contains(region.base());
+            opened.iter().any(overlaps)
+        };
+        let mut by_base: BTreeMap<Va, Vec<(FoundSlot, Region)>> = BTreeMap::new();
         for slot in found {
-            match slot.region {
-                Some(region) if is_mapped(region) => {
-                    by_base.entry(region.base()).or_default().push(*slot)
-                }
-                // What slots cover changes for one after the other.
-                None if is_for_a_change(slot.word) && blank.is_none() => blank = Some(*slot),
-                _ => repair.free.push((slot.slot, slot.word)),
+            // What slots cover changes for one after the other.
+            let covered = slot.region.or(slot.pages);
+            let region = covered.filter(|region| {
+                let is_replaced = !slot.is_found && is_for_a_change(slot.word) && overlaps(*region);
+                is_mapped(*region)
+                    && (slot.region.is_some() || is_for_a_change(slot.word))
+                    && !is_replaced
+            });
+            match region {
+                Some(region) => by_base
+                    .entry(region.base())
+                    .or_default()
+                    .push((*slot, region)),
+                None => repair.free.push((slot.slot, slot.word)),
             }
         }
         let bases: BTreeSet<_> = by_base.keys().copied().collect();
         let mut end = Va(0);
         for (base, mut slots) in by_base {
             // The largest first, if there are several.
-            slots.sort_by_key(|slot| std::cmp::Reverse(slot.region));
-            for slot in slots {
-                let Some(region) = slot.region.filter(|_| base >= end) else {
+            slots.sort_by_key(|(_, region)| std::cmp::Reverse(*region));
+            for (slot, region) in slots {
+                if base < end {
                     repair.free.push((slot.slot, slot.word));
                     continue;
-                };
+                }
                 let region = repair.mended(slot, region, &bases, &is_mapped);
                 end = Va(region.base().0 + region.size());
                 let entry = Entry {
@@ -100,39 +126,7 @@ impl Repair {
                 }
             }
         }
-        if let Some(FoundSlot { slot, word, .. }) = blank {
-            match repair.gap(vmas) {
-                Some(region) => {
-                    let entry = Entry { region, slot };
-                    repair.cover.push(entry);
-                    repair.entries.push(entry);
-                    repair.locked.push(entry);
-                }
-                None => repair.free.push((slot, word)),
-            }
-        }
         repair
-    }
-
-    /// The only pages of vmas that have no slot, if they can be a region.
-    fn gap(&self, vmas: &[(Va, Va)]) -> Option<Region> {
-        let mut gaps = Vec::new();
-        for (from, end) in vmas {
-            let mut next = *from;
-            let here = |entry: &&Entry| (*from..*end).contains(&entry.region.base());
-            for entry in self.entries.iter().filter(here) {
-                let base = entry.region.base();
-                gaps.extend((next < base).then_some((next, base)));
-                next = Va(base.0 + entry.region.size());
-            }
-            gaps.extend((next < *end).then_some((next, *end)));
-        }
-        let [(from, end)] = gaps[..] else {
-            return None;
-        };
-        let order = ((end.0 - from.0) >> PAGE_SHIFT).trailing_zeros() as u8;
-        let region = Region::containing(from, order)?;
-        (region.base() == from && from.0 + region.size() == end.0).then_some(region)
     }
 
     /// What a slot is to cover, which is locked for a change that was not finished.
@@ -159,6 +153,7 @@ impl Repair {
         let mended = match (others, whole) {
             (Some((lower, _)), _) => lower,
             (None, Some(whole)) => whole,
+            (None, None) if slot.region.is_none() => region,
             (None, None) => return region,
         };
         self.cover.push(Entry {
@@ -200,6 +195,19 @@ impl Controller {
                     let name = self.name_of(incarnation);
                     self.event(Event::Missed(incarnation.kind, name));
                 }
+                let next = Task::TakeOver(TakingOver::Stopping);
+                match seeded!(OpenedWhileRepaired) {
+                    true => operation.tasks.push(next),
+                    false => self.act(id, operation, Act::StopOpening, next),
+                }
+            }
+            TakingOver::Stopping => {
+                operation.seen = None;
+                operation.tasks.push(Task::TakeOver(TakingOver::Leaving));
+                self.wait_for_packets(id, operation);
+            }
+            TakingOver::Leaving => {
+                operation.seen = None;
                 self.act(
                     id,
                     operation,
@@ -252,21 +260,11 @@ impl Controller {
     }
 
     /// What is to be done about the slots that were found.
-    fn repair(&mut self, slots: &[FoundSlot]) -> TakingOver {
-        let vmas = &self.books.domains;
-        let open = vmas.vmas_from(Va(0)).filter(|vma| !vma.is_closing);
-        let open: Vec<_> = open.map(|vma| (vma.va(), Va(vma.end()))).collect();
-        let repair = Repair::of(slots, &open, |region| {
-            if seeded!(StraySlotsTrusted) {
-                return true;
-            }
-            let vma = vmas.vma_at(region.base());
-            vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
+    fn repair(&self, slots: &[FoundSlot]) -> TakingOver {
+        let books = &self.books;
+        let repair = Repair::of(slots, |region| {
+            seeded!(StraySlotsTrusted) || books.has_memory_for(region)
         });
-        let used: BTreeSet<_> = repair.entries.iter().map(|entry| entry.slot).collect();
-        self.free = (1..self.config.slots)
-            .filter(|slot| !used.contains(slot))
-            .collect();
         let cover = repair.cover.iter().map(|entry| Act::Cover {
             slot: entry.slot,
             region: Some(entry.region),
@@ -281,7 +279,10 @@ impl Controller {
             old: *word,
             new: word.settled(State::Free, BladeSet::EMPTY),
         });
-        let acts = cover.chain([Act::Reindex { regions }]).chain(free);
+        let acts = cover
+            .chain([Act::Reindex { regions }])
+            .chain(free)
+            .chain([Act::StartOpening]);
         TakingOver::Repairing(repair.locked, acts.collect())
     }
 
@@ -349,6 +350,8 @@ mod tests {
             slot,
             region: Some(region),
             word: word(is_locked),
+            pages: None,
+            is_found: true,
             neighbour,
         }
     }
@@ -365,7 +368,7 @@ mod tests {
             ..slot(2, region(0, 2), true, 0)
         };
         let good = slot(3, region(0, 2), false, 0);
-        let repair = Repair::of(&[stray, nothing, good], &[], |region| {
+        let repair = Repair::of(&[stray, nothing, good], |region| {
             region.base() < Va(WINDOW_BASE + 64 * 4096)
         });
         assert_eq!(repair.entries, [entry(3, region(0, 2))]);
@@ -383,7 +386,7 @@ mod tests {
     #[test]
     fn a_split_that_was_not_finished_is_undone_or_done() {
         // The upper half has no slot yet, and finds the lower half's.
-        let repair = Repair::of(&[slot(1, region(0, 1), true, 1)], &[], |_| true);
+        let repair = Repair::of(&[slot(1, region(0, 1), true, 1)], |_| true);
         assert_eq!(repair.cover, [entry(1, region(0, 2))]);
         assert_eq!(
             (&repair.entries, &repair.locked),
@@ -396,7 +399,6 @@ mod tests {
                     slot(1, region(0, 1), true, neighbour),
                     slot(2, region(2, 1), true, 0),
                 ],
-                &[],
                 |_| true,
             );
             assert_eq!(
@@ -406,7 +408,7 @@ mod tests {
             assert!(repair.cover.is_empty() && repair.free.is_empty());
         }
         // A locked half whose other half no blade has touched is what it is.
-        let repair = Repair::of(&[slot(1, region(0, 1), true, 0)], &[], |_| true);
+        let repair = Repair::of(&[slot(1, region(0, 1), true, 0)], |_| true);
         assert_eq!(repair.entries, [entry(1, region(0, 1))]);
     }
 
@@ -416,7 +418,7 @@ mod tests {
             slot(1, region(0, 2), true, 0),
             slot(2, region(2, 1), true, 0),
         ];
-        let repair = Repair::of(&found, &[], |_| true);
+        let repair = Repair::of(&found, |_| true);
         assert_eq!(repair.cover, [entry(1, region(0, 1))]);
         assert_eq!(
             repair.entries,
@@ -427,34 +429,60 @@ mod tests {
             slot(1, region(0, 2), false, 0),
             slot(2, region(2, 1), true, 0),
         ];
-        let repair = Repair::of(&found, &[], |_| true);
+        let repair = Repair::of(&found, |_| true);
         assert_eq!(repair.entries, [entry(1, region(0, 2))]);
         assert_eq!(repair.free.len(), 1);
     }
 
     #[test]
-    fn a_slot_that_was_about_to_cover_something_else_covers_what_has_none() {
-        let page = |number: u64| Va(WINDOW_BASE + number * 4096);
+    fn a_slot_that_was_about_to_cover_something_else_covers_the_pages_that_find_it() {
         let blank = FoundSlot {
             region: None,
+            pages: Some(region(0, 2)),
+            is_found: false,
             ..slot(1, region(0, 2), true, 0)
         };
-        let vmas = [(page(0), page(4)), (page(8), page(12))];
         let other = slot(3, region(8, 2), false, 0);
         // Of a split, all of the region; of a merge, its lower half.
-        let upper = slot(2, region(2, 1), true, 0);
+        let upper = FoundSlot {
+            is_found: false,
+            ..slot(2, region(2, 1), true, 0)
+        };
         for (found, covers) in [
             (vec![blank, other], region(0, 2)),
             (vec![blank, upper, other], region(0, 1)),
         ] {
-            let repair = Repair::of(&found, &vmas, |_| true);
+            let repair = Repair::of(&found, |_| true);
             assert_eq!(repair.cover, [entry(1, covers)]);
             assert!(repair.locked.contains(&entry(1, covers)));
             assert!(repair.free.is_empty());
         }
-        // No pages are without a slot.
-        let found = [blank, slot(2, region(0, 2), false, 0), other];
-        let repair = Repair::of(&found, &vmas, |_| true);
-        assert_eq!(repair.free, [(1, blank.word)]);
+        // No page finds it.
+        let lonely = FoundSlot {
+            pages: None,
+            ..blank
+        };
+        let repair = Repair::of(&[lonely, other], |_| true);
+        assert_eq!(repair.free, [(1, lonely.word)]);
+    }
+
+    #[test]
+    fn a_slot_that_was_taken_out_is_free_once_a_packet_has_opened_another() {
+        let out = FoundSlot {
+            is_found: false,
+            ..slot(1, region(0, 2), true, 0)
+        };
+        // Nothing else has its pages: it is put back, and reset.
+        let repair = Repair::of(&[out], |_| true);
+        assert_eq!(repair.locked, [entry(1, region(0, 2))]);
+        for opened in [
+            slot(2, region(0, 2), false, 0),
+            slot(2, region(3, 0), false, 0),
+        ] {
+            let repair = Repair::of(&[out, opened], |_| true);
+            assert_eq!(repair.free, [(1, out.word)]);
+            assert_eq!(repair.entries, [entry(2, opened.region.unwrap())]);
+            assert!(repair.locked.is_empty() && repair.cover.is_empty());
+        }
     }
 }

@@ -64,6 +64,27 @@ impl Switch {
                 self.swap_word(index(*slot), *old, *new);
                 Seen::Word(self.slots[index(*slot)].word)
             }
+            Act::TakeSlot => Seen::Slot(self.take_slot().map(number)),
+            Act::GiveSlots { slots } => {
+                slots.iter().for_each(|slot| self.give_slot(index(*slot)));
+                Seen::Done(Ok(()))
+            }
+            Act::StopOpening => {
+                self.stop_opening();
+                Seen::Done(Ok(()))
+            }
+            Act::StartOpening => {
+                self.start_opening();
+                Seen::Done(Ok(()))
+            }
+            Act::LookForUses { from, most } => {
+                let end = self.end(*from, *most);
+                Seen::Uses {
+                    found: self.uses(index(*from), end),
+                    next: (end < self.slots.len()).then(|| number(end)),
+                    left: self.left(),
+                }
+            }
             Act::Open { slot, region, word } => {
                 Switch::open(self, index(*slot), *region, *word);
                 Seen::Done(Ok(()))
@@ -142,10 +163,7 @@ impl Switch {
         most: u32,
         change: impl Fn(&super::Slot) -> Option<(Word, bool)>,
     ) -> Seen {
-        let end = self
-            .slots
-            .len()
-            .min(index(from).saturating_add(most as usize));
+        let end = self.end(from, most);
         let mut lost = Vec::new();
         for (number, slot) in (from..).zip(&mut self.slots[index(from)..end]) {
             let Some((next, is_lost)) = change(slot) else {
@@ -163,22 +181,31 @@ impl Switch {
         Seen::Swept { lost, next }
     }
 
+    /// The index after the last of so many slots.
+    fn end(&self, from: u32, most: u32) -> usize {
+        let end = index(from).saturating_add(most as usize);
+        end.min(self.slots.len())
+    }
+
     fn read_slots(&self, from: u32, most: u32) -> Seen {
-        let end = self
-            .slots
-            .len()
-            .min(index(from).saturating_add(most as usize));
+        let end = self.end(from, most);
         let used =
             (index(from)..end).filter(|index| self.slots[*index].word.state() != State::Free);
         let found = used.map(|index| {
             let slot = &self.slots[index];
-            let after = slot
-                .region
-                .map(|region| Va(region.base().0 + region.size()));
+            let covered = slot.region.or_else(|| self.region_of_pages(index));
+            let after = covered.map(|region| Va(region.base().0 + region.size()));
             FoundSlot {
                 slot: number(index),
                 region: slot.region,
                 word: slot.word,
+                pages: match slot.region {
+                    Some(_) => None,
+                    None => self.region_of_pages(index),
+                },
+                is_found: slot
+                    .region
+                    .is_some_and(|region| self.tables.slot(region.base()) == Some(index)),
                 neighbour: after.and_then(|va| self.tables.slot(va)).map_or(0, number),
             }
         });

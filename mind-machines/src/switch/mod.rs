@@ -6,11 +6,12 @@
 
 mod execute;
 mod fan_out;
+mod first_touch;
 mod passage;
 mod slot;
 mod tables;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use mind_common::{
     addr::Region,
@@ -32,6 +33,10 @@ use crate::{Node, datagram::Datagram};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Switch {
     slots: Vec<Slot>,
+    /// Slots that packets can open.
+    free: BTreeSet<usize>,
+    /// Whether they may.
+    is_opening: bool,
     tables: Arc<Tables>,
 }
 
@@ -64,6 +69,8 @@ impl Switch {
     pub fn new(slots: usize) -> Self {
         Self {
             slots: vec![Slot::default(); slots],
+            free: (0..slots).collect(),
+            is_opening: true,
             tables: Arc::default(),
         }
     }

@@ -179,6 +179,7 @@ impl<P> switch::Passage for Passage<'_, P> {
         }
         match self.switch.tables.permission(domain, va) {
             Some(permission) if permission.allows(class) => Ok(None),
+            Some(permission) if permission.is_lost() => Err(stop!(Lost)),
             _ => Err(stop!(Protected)),
         }
     }
@@ -194,6 +195,10 @@ impl<P> switch::Passage for Passage<'_, P> {
     fn slot(&self, number: u32) -> Option<usize> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         (index < self.switch.slots.len()).then_some(index)
+    }
+
+    fn open(&mut self, va: Va) -> u32 {
+        self.switch.touch_first(va).map_or(0, number)
     }
 
     fn request(

@@ -346,6 +346,10 @@ impl Setup {
         assert_eq!(self.words[0].state(), State::Locked);
         match self.change {
             Change::Free => self.is_found[0] = false,
+            Change::Reclaim => {
+                assert!(self.copies[0].is_empty(), "{self:?}");
+                self.is_found[0] = false;
+            }
             Change::Split => {
                 assert_eq!(self.words[1].state(), State::Free);
                 assert_eq!(second.state(), State::Locked);
@@ -443,7 +447,9 @@ impl Setup {
         }
         if let Outcome::Changed(_) = outcome {
             match self.change {
-                Change::Free => assert_eq!(self.words[0].state(), State::Free),
+                Change::Free | Change::Reclaim => {
+                    assert_eq!(self.words[0].state(), State::Free);
+                }
                 Change::Merge => assert_eq!(self.words[1].state(), State::Free),
                 Change::Split => assert!(self.is_found[1]),
                 Change::Reset | Change::MarkLost => {}

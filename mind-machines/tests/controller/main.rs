@@ -19,7 +19,7 @@ use mind_machines::{
     controller::{Event, books::records::Key},
     datagram::{Body, PageRequest},
 };
-use world::{World, blade, page};
+use world::{SLOTS, World, blade, page};
 
 const INVALID: (State, Option<Prior>, u32) = (State::Invalid, None, 0);
 
@@ -432,6 +432,7 @@ fn a_half_is_given_up_before_it_joins_one_of_which_writes_are_lost() {
         let (mut world, va) = World::with_memory(4, on_loss);
         let upper = Va(va.0 + 0x2000);
         let change = |change| Request::ChangeRegion { va: va.0, change };
+        world.touch(va);
         world.operate(change(RegionChange::Split)).unwrap();
         assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
         assert_eq!(world.request(2, Want::Acquire, upper), Verdict::Fetch);
@@ -456,6 +457,7 @@ fn writes_that_are_lost_while_halves_do_not_join_are_reported_and_the_other_half
         let (mut world, va) = World::with_memory(4, on_loss);
         let upper = Va(va.0 + 0x2000);
         let change = |change| Request::ChangeRegion { va: va.0, change };
+        world.touch(va);
         world.operate(change(RegionChange::Split)).unwrap();
         assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
         assert_eq!(world.request(0, Want::Acquire, upper), Verdict::Fetch);
@@ -530,7 +532,7 @@ fn a_memory_blade_that_is_gone_takes_its_regions_along() {
         Ok(Reply::Done)
     );
     assert_eq!(world.lost_regions(va), lost);
-    assert_eq!(world.request(1, Want::Read, va), Verdict::NoMemory);
+    assert_eq!(world.request(1, Want::Read, va), Verdict::Lost);
     assert_eq!(world.request(1, Want::Read, other), Verdict::Fetch);
     let sync = Request::Sync {
         domain: 1,
@@ -539,9 +541,21 @@ fn a_memory_blade_that_is_gone_takes_its_regions_along() {
     };
     assert_eq!(world.call(0, sync).unwrap_err().errno, Errno::EIO);
     world.check();
-    // It comes back, empty, and does not make what was lost zeros.
+    // It comes back, empty, and does not make what was lost zeros, whether or not a blade had touched it.
     world.register(Node::Memory(number));
     world.run();
+    for page in 0..8 {
+        let page = Va(va.0 + (page << 12));
+        assert_eq!(world.request(1, Want::Read, page), Verdict::Lost);
+    }
+    // Nor does a change of what may be done with it.
+    let protect = Request::Protect {
+        domain: 1,
+        va: va.0,
+        length: 0x1000,
+        access: Access::Write,
+    };
+    assert_eq!(world.call(0, protect).unwrap_err().errno, Errno::EIO);
     assert_eq!(world.request(1, Want::Read, va), Verdict::Lost);
     // Copies that blades have got since are dropped before the addresses are given out again.
     world.flushed.clear();
@@ -933,5 +947,71 @@ fn a_page_of_another_vma_is_left_alone() {
     assert_eq!(world.unmap(0, 1, va, 4), Ok(Reply::Done));
     assert_eq!(world.word_at(other), (State::Modified, None, 1));
     let _ = page(0);
+    world.check();
+}
+
+#[test]
+fn a_region_has_a_slot_from_its_first_touch_on() {
+    let (mut world, va) = World::with_memory(256, OnLoss::LastWritten);
+    assert_eq!(world.switch.free_slots(), SLOTS);
+    // What is denied gets none, nor does what needs none.
+    let denied = Va(va.0 + (256 << 12));
+    assert_eq!(world.request(0, Want::Read, denied), Verdict::Protected);
+    assert_eq!(world.request(0, Want::Upgrade, va), Verdict::NoCopy);
+    assert_eq!(world.switch.free_slots(), SLOTS);
+    assert_eq!(world.request(0, Want::Read, va), Verdict::Fetch);
+    assert_eq!(
+        world.request(1, Want::Read, Va(va.0 + 0x3000)),
+        Verdict::Fetch
+    );
+    assert_eq!(world.word_at(va), (State::Shared, None, 0b11));
+    assert_eq!(world.switch.free_slots(), SLOTS - 1);
+    world.check();
+    assert_eq!(world.unmap(0, 1, va, 256), Ok(Reply::Done));
+    assert_eq!(world.switch.free_slots(), SLOTS);
+    world.check();
+}
+
+#[test]
+fn slots_are_taken_back_when_few_are_left() {
+    for want in [Want::Read, Want::Acquire] {
+        let (mut world, va) = World::with_memory(256, OnLoss::LastWritten);
+        let other = world.map(0, 1, 256);
+        world.give_up_slots(SLOTS - 40);
+        for turn in 0..2 {
+            for region in 0..128u64 {
+                let base = if region < 64 { va } else { other };
+                let page = Va(base.0 + (region % 64) * 0x4000);
+                let blade = (region % 3) as u8;
+                if world.request(blade, want, page) == Verdict::NoSlot {
+                    world.run();
+                    let verdict = world.request(blade, want, page);
+                    assert_eq!(verdict, Verdict::Fetch, "{page} in turn {turn}");
+                }
+            }
+        }
+        world.run();
+        assert!(world.switch.free_slots() > 0);
+        world.check_but_for(SLOTS - 40);
+    }
+}
+
+#[test]
+fn what_a_packet_opens_of_memory_that_is_unmapped_is_freed_before_it_is_used_again() {
+    let (mut world, va) = World::with_memory(8, OnLoss::LastWritten);
+    let unmap = Request::Unmap {
+        domain: 1,
+        pid: 10,
+        va: va.0,
+        length: 8 << 12,
+    };
+    let id = world.ask(0, unmap);
+    while !world.replies.contains_key(&id) {
+        assert!(world.step());
+    }
+    // A packet that was admitted before opens a region that had no slot.
+    world.open_in_switch(va);
+    world.run();
+    assert_eq!(world.switch.free_slots(), SLOTS);
     world.check();
 }

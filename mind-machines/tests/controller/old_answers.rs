@@ -37,6 +37,7 @@ fn an_answer_from_before_a_merge_counts_for_nothing_after_it() {
 /// stale, each.
 fn count_for_nothing(first: &[RegionChange], change: RegionChange) {
     let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+    world.touch(va);
     for change in first {
         operate(&mut world, va, *change);
     }

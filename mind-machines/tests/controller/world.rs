@@ -8,8 +8,8 @@ use mind_api::{
 };
 use mind_common::{
     addr::{SLICE_SHIFT, Va, WINDOW_BASE},
-    directory::{Prior, State, Want},
-    id::{BladeId, Connection, DomainId},
+    directory::{Prior, State, Want, Word},
+    id::{BladeId, BladeSet, Connection, DomainId},
     serial::{Seq, Version},
     verdict::Verdict,
 };
@@ -354,6 +354,12 @@ impl World {
                 self.controller
                     .handle(self.now, Input::Done { operation, result });
             }
+            // Packets leave at once.
+            Output::WaitForPackets { operation } => {
+                let result = Seen::Done(Ok(()));
+                self.controller
+                    .handle(self.now, Input::Done { operation, result });
+            }
             Output::Order {
                 session,
                 order,
@@ -494,7 +500,34 @@ impl World {
             attempt: 0,
         };
         let port = Node::Compute(life.blade);
-        self.switch.handle(port, Datagram { envelope, body })
+        let handled = self.switch.handle(port, Datagram { envelope, body });
+        if self.switch.is_short() {
+            self.controller.handle(self.now, Input::Short);
+        }
+        handled
+    }
+
+    fn take_slot(&mut self) -> usize {
+        match self.switch.execute(&Act::TakeSlot) {
+            Some(Seen::Slot(Some(slot))) => slot as usize - 1,
+            other => panic!("no slot is left: {other:?}"),
+        }
+    }
+
+    /// So many slots are not there from now on.
+    pub fn give_up_slots(&mut self, slots: usize) {
+        for _ in 0..slots {
+            self.take_slot();
+        }
+    }
+
+    /// A packet that was admitted before opens a slot for a page, to be read by blade 0.
+    pub fn open_in_switch(&mut self, va: Va) {
+        let index = self.take_slot();
+        let region = mind_common::addr::Region::containing(va, 2).expect("a region");
+        let word = Word::default().settled(State::Shared, BladeSet::only(blade(0)));
+        self.switch.open(index, region, word);
+        self.switch.assign(region, Some(index));
     }
 
     pub fn request(&mut self, from: u8, want: Want, page: Va) -> Verdict {
@@ -528,6 +561,15 @@ impl World {
         Some(self.memories.get_mut(number)?.handle(*packet).0)
     }
 
+    /// A region gets its slot, and no blade has it then.
+    pub fn touch(&mut self, va: Va) {
+        assert_eq!(self.request(0, Want::Read, va), Verdict::Fetch);
+        let change = mind_api::message::RegionChange::Reset;
+        let reset = Request::ChangeRegion { va: va.0, change };
+        assert!(self.operate(reset).is_ok());
+        self.flushed.clear();
+    }
+
     pub fn in_memory(&self, page: Va) -> mind_machines::memory::Page<u64> {
         let number = page.slice().expect("an address of the window");
         self.memories[&number].page((page.0 & ((1 << SLICE_SHIFT) - 1)) >> 12)
@@ -542,6 +584,11 @@ impl World {
     // What must be so whenever nothing is left to do.
 
     pub fn check(&mut self) {
+        self.check_but_for(0);
+    }
+
+    /// The same, where so many slots are not there.
+    pub fn check_but_for(&mut self, slots: usize) {
         assert!(self.controller.is_idle(), "{:?}", self.controller);
         let Some(Seen::Tables(found)) = self.switch.execute(&Act::ReadTables) else {
             panic!("tables can be read");
@@ -582,7 +629,8 @@ impl World {
             .iter()
             .filter(|slot| slot.word.state() != State::Free)
             .count();
-        assert_eq!(self.controller.free_slots() + used, SLOTS, "slots are lost");
+        let all = self.switch.free_slots() + used + slots;
+        assert_eq!(all, SLOTS, "slots are lost");
         for page in self.switch.tables().pages.keys() {
             assert!(
                 self.controller.books().domains.vma_at(*page).is_some(),

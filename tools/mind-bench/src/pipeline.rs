@@ -486,13 +486,11 @@ fn bed() -> Result<Bed> {
     for slot in 1..=SLOTS {
         let base = Va(WINDOW_BASE + u64::from(slot - 1) * region_size);
         let region = Region::containing(base, ORDER).context("the order is a region's")?;
-        let table = (base.block() - Va(WINDOW_BASE).block()) as u32;
-        switch.set_block(base, Some(table))?;
         let directory = switch.directory();
         directory
             .slot(slot)?
             .reset(Slot::new(word(State::Invalid, []), region));
-        directory.assign(table, region, slot)?;
+        directory.assign(region, slot)?;
     }
     Ok(Bed::new(
         switch,

@@ -89,8 +89,6 @@ impl Plane {
             interfaces: highest + 1,
             domains: MAX_DOMAIN + 1,
             slots: args.slots.saturating_add(1),
-            // As many blocks as slots of the largest region; more if vmas are small.
-            blocks: args.slots.max(1),
             lose_on_purpose: args.lose_on_purpose,
             ..SwitchLimits::default()
         };

@@ -123,6 +123,42 @@ impl Bed {
         })
     }
 
+    /// Runs the switch's XDP program on frames of several ports at the same time: for each port a thread, which sends its
+    /// next frame when all are ready to. What was counted at each port.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses a run.
+    pub fn ingress_at_once(&mut self, ports: &[(u32, Vec<&[u8]>)]) -> Result<Vec<PacketCounters>> {
+        let counters = |bed: &Self| -> Result<Vec<PacketCounters>> {
+            let ports = ports.iter();
+            ports
+                .map(|(ifindex, _)| bed.switch.packet_counters(*ifindex))
+                .collect()
+        };
+        let before = counters(self)?;
+        let xdp: &Xdp = object::xdp(own(&mut self.switch)?, program::SWITCH)?;
+        let ready = std::sync::Barrier::new(ports.len());
+        std::thread::scope(|scope| {
+            let run = |(ifindex, frames): &(u32, Vec<&[u8]>)| -> Result<()> {
+                for frame in frames {
+                    ready.wait();
+                    run_xdp(program::SWITCH, xdp, *ifindex, frame)?;
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = ports
+                .iter()
+                .map(|port| scope.spawn(move || run(port)))
+                .collect();
+            let mut threads = threads.into_iter();
+            threads.try_for_each(|thread| thread.join().expect("no thread panics"))
+        })?;
+        let after = counters(self)?;
+        let both = after.iter().zip(&before);
+        Ok(both.map(|(after, before)| after.since(before)).collect())
+    }
+
     /// Runs the memory blade's program on `frame`, come in at the interface `ifindex`.
     ///
     /// # Errors

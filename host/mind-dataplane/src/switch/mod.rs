@@ -12,10 +12,10 @@ use aya::{
     Ebpf,
     programs::{SchedClassifier, Xdp},
 };
-use mind_common::{addr::Va, losses::LossPoint};
+use mind_common::losses::LossPoint;
 
 use crate::{
-    Copies, Directory, Result, SwitchLimits, TraceControl, Traces, counters, directory,
+    Copies, Directory, Result, Shortages, SwitchLimits, TraceControl, Traces, counters, directory,
     maps::Maps,
     object::{self, program},
     traces,
@@ -34,8 +34,12 @@ const HANDED_OVER: &str = "HANDED_OVER";
 /// Bytes of the ring of packets that the controller is to copy: about 4,000 of them.
 const RING: u32 = 1 << 18;
 
+const SHORT: &str = "SHORT";
+/// Bytes of the ring by which the controller is told that little is left of something: one message a kind at most.
+const SHORT_RING: u32 = 4096;
+
 /// All maps that belong to a switch.
-const MAPS: [&str; 19] = [
+const MAPS: [&str; 23] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -55,6 +59,10 @@ const MAPS: [&str; 19] = [
     directory::MAPS[1],
     directory::MAPS[2],
     directory::MAPS[3],
+    directory::MAPS[4],
+    directory::MAPS[5],
+    directory::MAPS[6],
+    SHORT,
 ];
 
 /// Where the programs are.
@@ -89,9 +97,11 @@ impl Switch {
         object::xdp(&mut ebpf, program::SWITCH)?;
         object::classifier(&mut ebpf, program::FAN_OUT)?;
         let maps = Maps::take(&mut ebpf, &MAPS)?;
+        let directory = Directory::new(&maps)?;
+        directory.fill_lists();
         Ok(Self {
             programs: Programs::Object(Box::new(ebpf)),
-            directory: Directory::new(&maps)?,
+            directory,
             maps,
         })
     }
@@ -241,28 +251,20 @@ impl Switch {
         Directory::new(&self.maps)
     }
 
-    /// Lets the programs find block table `table` for the block that `va` is in, or none.
+    /// What tells that little is left of slots or tables. To be opened once: a message is read by one reader only.
     ///
     /// # Errors
     ///
-    /// When there are more blocks than [`SwitchLimits::blocks`].
-    pub fn set_block(&mut self, va: Va, table: Option<u32>) -> Result<()> {
-        Directory::set_block(&mut self.maps, va.block(), table)
-    }
-
-    /// The numbers of blocks that have a table, each with its table; in no order.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn blocks(&self) -> Result<Vec<(u64, u32)>> {
-        Directory::blocks(&self.maps)
+    /// When the map cannot be opened again.
+    pub fn open_shortages(&self) -> Result<Shortages> {
+        Shortages::new(self.maps.open_again(SHORT)?)
     }
 }
 
-fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 11] {
-    [
+fn sizes(limits: &SwitchLimits) -> Vec<(&'static str, u32)> {
+    let own = [
         (HANDED_OVER, RING),
+        (SHORT, SHORT_RING),
         (traces::RECORDS, traces::RING),
         (PORTS, limits.interfaces),
         (DEVICES, limits.interfaces),
@@ -270,8 +272,8 @@ fn sizes(limits: &SwitchLimits) -> [(&'static str, u32); 11] {
         (GRANTS, limits.domains),
         (PROTECTION, limits.protection),
         (TRANSLATION, limits.translation),
-        (directory::MAPS[0], limits.blocks),
-        (directory::MAPS[1], limits.blocks),
-        (directory::MAPS[2], limits.slots),
-    ]
+    ];
+    own.into_iter()
+        .chain(directory::sizes(limits.slots))
+        .collect()
 }

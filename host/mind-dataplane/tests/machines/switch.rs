@@ -7,8 +7,8 @@ use mind_common::{
     directory::{Origin, Queue, State, Word},
     id::{BladeSet, Connection, DomainId},
     table::{
-        MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PORT_HANDS_OVER, Peer, Permission,
-        Port as PortEntry, Slot as SlotEntry, Translation,
+        FreeKind, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PORT_HANDS_OVER, Peer,
+        Permission, Port as PortEntry, Slot as SlotEntry, Translation,
     },
     verdict::Verdict,
     wire::{OUTER_LEN, SHORT_REQUEST_LEN},
@@ -19,6 +19,7 @@ use mind_dataplane::{
 };
 use mind_machines::{
     Node,
+    controller::{Act, Seen as Done},
     datagram::{Datagram, Envelope},
     switch::{Exit, Port, Slot, Switch as Model},
 };
@@ -34,8 +35,8 @@ const MEMORIES: u8 = 2;
 const SLOTS: usize = 12;
 /// Pages of the largest region.
 const MAX_ORDER: u8 = 3;
-/// The one block with a table.
-const TABLE: u32 = 0;
+/// Slots that packets can open.
+const UNUSED: usize = 1;
 /// End here (`TC_ACT_SHOT`).
 const SHOT: i32 = 2;
 
@@ -93,8 +94,7 @@ pub fn compare(seed: u64, rounds: u32, packets: u32) {
         domains: 8,
         protection: 64,
         translation: 16,
-        blocks: 8,
-        slots: SLOTS as u32 + 1,
+        slots: (SLOTS + UNUSED) as u32 + 1,
         ..SwitchLimits::default()
     };
     let switch = Switch::load(&limits).expect("the kernel loads a switch");
@@ -105,15 +105,12 @@ pub fn compare(seed: u64, rounds: u32, packets: u32) {
         copies,
         bed: Bed::new(switch, responder).expect("both have their programs"),
         network: network.expect("taps can be made in a namespace of this thread's"),
-        model: Model::new(SLOTS),
+        model: Model::new(SLOTS + UNUSED),
         random: fastrand::Rng::with_seed(seed),
         met: Met::default(),
     };
     let switch = &mut pair.bed.switch;
     switch.set_identity(SWITCH.ipv4, SWITCH.mac).expect("set");
-    switch
-        .set_block(Va(WINDOW_BASE), Some(TABLE))
-        .expect("there is room for a block");
     // Frames can be redirected to the ports of absent blades, too.
     for number in 0..BLADES + MEMORIES {
         pair.change_peer(number, true);
@@ -190,10 +187,26 @@ impl Pair {
         // Where regions overlap, the last one has the page; the others' pages find another region.
         self.model.tables_mut().pages.clear();
         for number in 0..PAGES {
-            let page = draw::page(number);
-            let entry = directory.entry(TABLE, page).expect("the table is there");
-            entry.store(0, std::sync::atomic::Ordering::Release);
+            let page = Region::containing(draw::page(number), 0).expect("an order of a region");
+            let retired = directory.assign(page, 0).expect("it can be changed");
+            directory.give_retired(retired);
         }
+        directory.drain(FreeKind::Slots);
+        self.model.execute(&Act::StopOpening);
+        // The lowest on top, as the model takes them.
+        for index in (SLOTS..SLOTS + UNUSED).rev() {
+            let slot = index as u32 + 1;
+            let handle = directory.slot(slot).expect("the slot is there");
+            handle.reset(SlotEntry::default());
+            directory.give(FreeKind::Slots, slot);
+            *self.model.slot_mut(index).expect("the slot is there") = Slot::default();
+        }
+        let opening: Vec<u32> = (SLOTS..SLOTS + UNUSED)
+            .map(|index| index as u32 + 1)
+            .collect();
+        self.model.execute(&Act::StartOpening);
+        while let Some(Done::Slot(Some(_))) = self.model.execute(&Act::TakeSlot) {}
+        self.model.execute(&Act::GiveSlots { slots: opening });
         for index in 0..SLOTS {
             if once_in(random, 12) {
                 continue;
@@ -204,8 +217,8 @@ impl Pair {
             } else {
                 region
             };
-            let assigned = directory.assign(TABLE, region, index as u32 + 1);
-            assigned.expect("the table is there");
+            let assigned = directory.assign(region, index as u32 + 1);
+            directory.give_retired(assigned.expect("it can be changed"));
             self.model.assign(region, Some(index));
         }
     }
@@ -519,6 +532,13 @@ impl Pair {
                 region: expected.region,
             };
             assert_eq!(slot, *expected, "{place}: slot {index}");
+        }
+        for number in 0..PAGES {
+            let page = draw::page(number);
+            let expected = self.model.tables().slot(page);
+            let expected = expected.map_or(0, |index| index as u32 + 1);
+            let found = directory.slot_of(page).expect("it can be looked up");
+            assert_eq!(found, expected, "{place}: {page}");
         }
     }
 }

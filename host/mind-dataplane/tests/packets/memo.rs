@@ -361,10 +361,17 @@ fn a_memory_blade_that_goes_is_noticed_at_once(world: &mut World) {
         .refused(compute(0), Refusal::Unreachable);
 }
 
+/// Makes all pages of `region` find slot `slot`, or none for 0.
+fn assign(world: &World, region: Region, slot: u32) {
+    let directory = world.bed.switch.directory();
+    let retired = directory.assign(region, slot).expect("it can be changed");
+    directory.give_retired(retired);
+}
+
 /// Gives all pages of `region` to slot `slot`, which gets that region.
 fn give(world: &World, region: Region, slot: u32) {
     let directory = world.bed.switch.directory();
-    directory.assign(0, region, slot).expect("a table");
+    assign(world, region, slot);
     directory.slot(slot).expect("a slot").set_region(region);
 }
 
@@ -380,8 +387,7 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
     assert_eq!(memo.location(now, beside), None, "two entries do");
     is_fetched(world, &read(0, OUTLIER), 1, OUTLIER_OFFSET);
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
-    let directory = world.bed.switch.directory();
-    directory.assign(0, wide, 0).expect("a table");
+    assign(world, wide, 0);
     give(world, region(OUTLIER), 3);
 }
 
@@ -392,16 +398,14 @@ fn used_elsewhere(world: &mut World, change: fn(&World, Region)) {
     let other = region(READ_ONLY);
     world.set_held(Prior::Invalid, []);
     change(world, other);
-    let directory = world.bed.switch.directory();
-    directory.assign(0, region(PAGE), 0).expect("a table");
-    directory.assign(0, other, SLOT).expect("a table");
+    assign(world, region(PAGE), 0);
+    assign(world, other, SLOT);
     world.set_word(State::Invalid, []);
     is_denied(world, 0, &acquire(0, READ_ONLY));
     let offset = OFFSET + (READ_ONLY.0 - PAGE.0);
     is_fetched(world, &read(0, READ_ONLY), 0, offset);
-    let directory = world.bed.switch.directory();
-    directory.assign(0, other, 2).expect("a table");
-    directory.assign(0, region(PAGE), SLOT).expect("a table");
+    assign(world, other, 2);
+    assign(world, region(PAGE), SLOT);
 }
 
 fn a_slot_that_gets_another_region_has_no_memo(world: &mut World) {

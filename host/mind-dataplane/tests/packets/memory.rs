@@ -98,7 +98,8 @@ fn a_write_back_of_a_former_owner_is_refused(world: &mut World) {
 
 fn a_write_back_without_a_slot_is_refused(world: &mut World) {
     let run = world.send(0, &write_back(0, SLOTLESS, 12, &pattern(1)));
-    run.met(Verdict::NoSlot).refused(compute(0), Refusal::Busy);
+    run.met(Verdict::NotOwner)
+        .refused(compute(0), Refusal::Stale);
 }
 
 fn a_write_back_to_a_memory_blade_that_is_gone_is_refused(world: &mut World) {

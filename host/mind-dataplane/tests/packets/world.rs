@@ -12,8 +12,8 @@ use mind_common::{
     refusal::Refusal,
     serial::{Episode, Seq, Version},
     table::{
-        HEADERS_LEN, Headers, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PageTag, Peer,
-        Permission, Port, Slot, Template, Translation,
+        FreeKind, HEADERS_LEN, Headers, MAY_READ, MAY_WRITE, PEER_PRESENT, PORT_FANS_OUT, PageTag,
+        Peer, Permission, Port, Slot, Template, Translation,
     },
     verdict::{Kind, Verdict},
     wire::{Atomic, Cost, Invalidation, Syndrome},
@@ -249,7 +249,6 @@ impl World {
             domains: 8,
             protection: 64,
             translation: 16,
-            blocks: 8,
             slots: 64,
             // Few, so that a race can be lost in a test's time.
             tries: 2,
@@ -305,18 +304,18 @@ impl World {
         switch.translate(prefix(OUTLIER, 14), outlier)?;
         let absent = Translation::new(7, ABSENT, 0);
         switch.translate(prefix(ABSENT, SLICE_SHIFT), absent)?;
-        for (table, va) in [(0, PAGE), (1, ABSENT), (2, UNSERVED)] {
-            switch.set_block(va, Some(table))?;
-        }
-        for (table, va, slot) in [
-            (0, PAGE, SLOT),
-            (0, READ_ONLY, 2),
-            (0, OUTLIER, 3),
-            (1, ABSENT, 4),
-            (2, UNSERVED, 5),
+        let directory = switch.directory();
+        // First touches have cases of their own, which give slots back.
+        directory.drain(FreeKind::Slots);
+        for (va, slot) in [
+            (PAGE, SLOT),
+            (READ_ONLY, 2),
+            (OUTLIER, 3),
+            (ABSENT, 4),
+            (UNSERVED, 5),
         ] {
             let region = Region::containing(va, 2).expect("order 2 is a region's");
-            switch.directory().assign(table, region, slot)?;
+            assert!(directory.assign(region, slot)?.is_empty());
         }
         self.bed
             .responder

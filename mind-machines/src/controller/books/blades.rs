@@ -140,6 +140,12 @@ impl Blades {
         blade.is_here.then_some(blade.incarnation)
     }
 
+    /// The memory blade of that number, if it is here.
+    pub fn here_memory(&self, number: u8) -> Option<Incarnation> {
+        let blade = self.get(BladeKind::Memory, number)?;
+        blade.is_here.then_some(blade.incarnation)
+    }
+
     /// The compute blades that are here.
     pub fn computes(&self) -> BladeSet {
         let here = self.of(BladeKind::Compute).filter(|blade| blade.is_here);

@@ -18,7 +18,7 @@ pub mod tables;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mind_api::{errno::Failure, message::Reply};
-use mind_common::addr::PAGE_SIZE;
+use mind_common::addr::{PAGE_SIZE, Region};
 
 use blades::{Blades, Incarnation};
 use domains::Domains;
@@ -51,6 +51,16 @@ impl Books {
     /// Notes that what has that key has changed: it is to be recorded.
     pub fn touch(&mut self, key: records::Key) {
         self.changed.insert(key);
+    }
+
+    /// Whether a region is within a vma, or within memory that was freed and is not zeroed yet.
+    pub fn has_memory_for(&self, region: Region) -> bool {
+        let base = region.base().0;
+        let end = base + region.size();
+        let vma = self.domains.vma_at(region.base());
+        let unclean = self.unclean.range(..=base).next_back();
+        vma.is_some_and(|vma| end <= vma.va().0 + vma.extent.length)
+            || unclean.is_some_and(|(from, extent)| end <= from + extent.length)
     }
 
     /// Forgets what has no effect but on controllers that follow and on requests that are made twice, for a model

@@ -43,7 +43,7 @@ impl Procedure {
         const FREE: Option<(State, BladeSet)> = Some((State::Free, BladeSet::EMPTY));
         let (lower, upper) = match self.change {
             Change::Reset | Change::MarkLost => (INVALID, None),
-            Change::Free => (FREE, None),
+            Change::Free | Change::Reclaim => (FREE, None),
             Change::Split => (as_before(first), as_before(second)),
             // Where they cannot be joined as they are, everybody has given them up.
             Change::Merge => (joined(first, second).or(INVALID), FREE),

@@ -41,6 +41,15 @@ pub const fn lose(word: Word) -> Option<Word> {
     }
 }
 
+/// No blade has any of the region, and none gets any.
+pub(super) fn is_idle(word: Word) -> bool {
+    let was = match word.state() {
+        State::Invalid => Some(Prior::Invalid),
+        _ => word.prior(),
+    };
+    was == Some(Prior::Invalid) && word.blades().is_empty()
+}
+
 /// What [`on_loss`](mind_common::directory::machine::on_loss) of an owner leaves.
 pub(in crate::controller) fn is_orphan(word: Word) -> bool {
     word.prior() == Some(Prior::Modified) && word.blades().is_empty()

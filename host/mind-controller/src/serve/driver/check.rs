@@ -22,6 +22,7 @@ use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Region, Va},
     directory::{Prior, State, Word},
     id::BladeSet,
+    table::FreeKind,
 };
 use mind_dataplane::{Switch, attach};
 use mind_machines::controller::{
@@ -73,7 +74,7 @@ impl Driver {
         };
         let copy = Copy {
             books: self.controller.books().clone(),
-            free: self.controller.free_slots(),
+            retired: self.packets.slots(),
             address: self.address,
             bridge: Arc::clone(&self.bridge),
             pins: self.pins.clone(),
@@ -127,8 +128,8 @@ impl Driver {
 /// What the controller knows, at a moment.
 struct Copy {
     books: Books,
-    /// Slots that are of no region.
-    free: usize,
+    /// Slots that were taken out and cannot be used yet.
+    retired: usize,
     address: Ipv4Addr,
     bridge: Arc<Bridge>,
     pins: PathBuf,
@@ -287,7 +288,7 @@ impl Audit {
                 continue;
             }
             used += 1;
-            let Some(region) = region.filter(|region| is_mapped(copy, *region)) else {
+            let Some(region) = region.filter(|region| copy.books.has_memory_for(*region)) else {
                 let found = region.map_or_else(|| "no region".to_owned(), |it| it.to_string());
                 self.note(
                     format_args!("slot {number}"),
@@ -309,7 +310,7 @@ impl Audit {
         self.compare(
             "free slots",
             "the number of free slots",
-            (copy.free, free),
+            (directory.left(FreeKind::Slots) + copy.retired, free),
             usize::to_string,
             RELOAD,
         );
@@ -323,25 +324,26 @@ impl Audit {
         expected: BTreeMap<u64, Vec<u32>>,
     ) -> mind_dataplane::Result<()> {
         let directory = pinned.directory();
-        let tables: BTreeMap<u64, u32> = pinned.blocks()?.into_iter().collect();
+        let found: BTreeSet<u64> = directory.blocks()?.into_iter().collect();
         let nothing = vec![0; PAGES_PER_BLOCK];
-        let blocks: BTreeSet<_> = expected.keys().chain(tables.keys()).copied().collect();
+        let blocks: BTreeSet<_> = expected.keys().chain(&found).copied().collect();
         for block in blocks {
             let wanted = expected.get(&block).unwrap_or(&nothing);
             let first = block << BLOCK_SHIFT;
-            let Some(table) = tables.get(&block) else {
+            let Some(found) = directory.slots_in(block)? else {
+                if wanted == &nothing {
+                    continue;
+                }
                 self.note(
-                    format_args!("the table of the block at {}", Va(first)),
-                    "a table".to_owned(),
+                    format_args!("the index of the block at {}", Va(first)),
+                    "an entry".to_owned(),
                     "no entry".to_owned(),
                     RELOAD,
                 );
                 continue;
             };
-            for (page, wanted) in wanted.iter().enumerate() {
+            for (page, (wanted, found)) in wanted.iter().zip(found).enumerate() {
                 let page = Va(first + ((page as u64) << PAGE_SHIFT));
-                let entry = directory.entry(*table, page)?;
-                let found = entry.load(std::sync::atomic::Ordering::Acquire);
                 let object = format_args!("the slot's number for the page at {page}");
                 self.compare("pages", object, (*wanted, found), u32::to_string, RELOAD);
             }
@@ -383,12 +385,6 @@ impl Audit {
             }
         }
     }
-}
-
-/// Whether a region is within a vma.
-fn is_mapped(copy: &Copy, region: Region) -> bool {
-    let vma = copy.books.domains.vma_at(region.base());
-    vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
 }
 
 /// Who a blade is, by the books.

@@ -5,10 +5,12 @@
 //!
 //! * [`tables`]: acts on the maps of the data plane,
 //! * [`requests`]: what is answered without the machine, [`status`]: what operators see,
+//! * [`packets`]: waiting until packets have left the switch, and for what runs out in it,
 //! * [`check`]: whether books, tables and blades agree,
 //! * [`told`]: events, for the log and for metrics.
 
 mod check;
+mod packets;
 mod requests;
 mod status;
 mod tables;
@@ -34,7 +36,7 @@ use mind_api::{
 use mind_connection::endpoint::Peer;
 use mind_dataplane::Switch;
 use mind_machines::controller::{
-    Act, Config, Controller, Input, Output, Seen, Session,
+    Act, Config, Controller, Input, OperationId, Output, Seen, Session,
     books::blades::{Incarnation, Port},
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -42,6 +44,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     copier::Copied, fdb::Bridge, metrics::Events, session::Trace, store::Store, tracer::Tracer,
 };
+use packets::Packets;
 use tables::Tables;
 
 /// Messages that may wait for the driver; connections wait with the next.
@@ -103,6 +106,10 @@ pub(super) enum Message {
     Checked(Box<check::Looked>),
     /// A check looks again.
     LookAgain(check::Asked),
+    /// The packets have left the switch that were in it when an operation began to wait.
+    PacketsLeft(OperationId),
+    /// Little is left of slots or tables of the directory.
+    Short,
     /// The status is wanted.
     Status(oneshot::Sender<Status>),
 }
@@ -190,6 +197,7 @@ pub(super) struct Setup {
 pub(super) struct Driver {
     controller: Controller,
     tables: Tables,
+    packets: Packets,
     store: Store,
     messages: mpsc::Receiver<Message>,
     /// To itself, for what goes on elsewhere.
@@ -222,13 +230,17 @@ impl Driver {
     /// When records or maps cannot be read.
     pub(super) fn new(setup: Setup) -> Result<(Self, Handle)> {
         let ports = setup.bridge.ports().iter().map(|(_, index)| *index);
-        let tables = Tables::new(setup.switch, ports.collect())?;
+        let directory = setup.switch.open_directory()?;
+        let shortages = setup.switch.open_shortages()?;
+        let tables = Tables::new(setup.switch, ports.collect());
         let config = Config::new(setup.address, tables.slots());
         let controller = match setup.is_taken_over {
             true => Controller::take_over(config, setup.store.records()?, 0),
             false => Controller::new(config),
         };
         let (own, messages) = mpsc::channel(WAITING);
+        let packets = Packets::start(directory, own.downgrade())?;
+        packets::tell_of_shortages(shortages, own.downgrade())?;
         let is_complete = watch::Sender::new(false);
         let handle = Handle {
             messages: own.clone(),
@@ -238,6 +250,7 @@ impl Driver {
         let driver = Self {
             controller,
             tables,
+            packets,
             store: setup.store,
             messages,
             own: own.downgrade(),
@@ -268,6 +281,8 @@ impl Driver {
     pub(super) async fn run(mut self) {
         loop {
             let is_idle = self.work();
+            let retired = self.tables.take_retired();
+            self.packets.wait(retired, None);
             if !is_idle {
                 while let Ok(message) = self.messages.try_recv() {
                     self.take(message);
@@ -303,6 +318,10 @@ impl Driver {
                 Output::Act { operation, act } => {
                     let result = self.perform(&act);
                     self.give(Input::Done { operation, result });
+                }
+                Output::WaitForPackets { operation } => {
+                    let retired = self.tables.take_retired();
+                    self.packets.wait(retired, Some(operation));
                 }
                 Output::Order {
                     session,
@@ -402,6 +421,11 @@ impl Driver {
             Message::Closed(session) => self.closed(session),
             Message::Checked(looked) => self.checked(*looked),
             Message::LookAgain(asked) => self.check(asked),
+            Message::PacketsLeft(operation) => {
+                let result = Seen::Done(Ok(()));
+                self.give(Input::Done { operation, result });
+            }
+            Message::Short => self.give(Input::Short),
             Message::Status(answer) => {
                 let _ = answer.send(self.status());
             }
@@ -519,6 +543,10 @@ impl Driver {
 const fn changes_something(act: &Act) -> bool {
     !matches!(
         act,
-        Act::Look { .. } | Act::Find { .. } | Act::ReadTables | Act::ReadSlots { .. }
+        Act::Look { .. }
+            | Act::Find { .. }
+            | Act::LookForUses { .. }
+            | Act::ReadTables
+            | Act::ReadSlots { .. }
     )
 }

@@ -14,10 +14,11 @@ use mind_common::{
     addr::{PAGE_SIZE, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::Prior,
     id::BladeId,
+    table::FreeKind,
 };
 use mind_dataplane::SlotHandle;
 use mind_machines::controller::{
-    Entry, Seen,
+    Entry,
     books::{
         blades::{Blade, Port},
         domains::{Domain, Vma},
@@ -30,15 +31,14 @@ use super::Driver;
 const MOST_VMAS: usize = 500;
 /// Regions in one answer; each takes at most about 500 bytes.
 const MOST_REGIONS: usize = 1_000;
-/// Regions that are counted for one answer about vmas; the rest comes in another.
-const MOST_COUNTED: usize = 50_000;
 
 impl Driver {
     /// The state of the system.
     pub(super) fn status(&self) -> Status {
         let books = self.controller.books();
         let slots = self.tables.slots().saturating_sub(1);
-        let used = slots.saturating_sub(self.controller.free_slots() as u32);
+        let left = self.tables.switch().directory().left(FreeKind::Slots);
+        let used = slots.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX));
         let awaited = self.controller.awaited();
         Status {
             blades: books
@@ -54,7 +54,7 @@ impl Driver {
                 .collect(),
             slots_used: match self.controller.is_serving() {
                 true => used,
-                // Slots are counted when the tables have been read.
+                // Packets open none while slots are read.
                 false => 0,
             },
             slots,
@@ -138,21 +138,21 @@ impl Driver {
     /// Vmas at `from` and above, by address.
     pub(super) fn list_vmas(&self, from: Va) -> Reply {
         let books = self.controller.books();
-        let (mut vmas, mut counted) = (Vec::new(), 0);
+        let regions = self.tables.all_regions(from, Va(WINDOW_BASE + WINDOW_SIZE));
+        let mut vmas = Vec::new();
         let open = books.domains.vmas_from(from).filter(|vma| !vma.is_closing);
         for vma in open {
-            if vmas.len() >= MOST_VMAS || counted >= MOST_COUNTED {
+            if vmas.len() >= MOST_VMAS {
                 let next = Some(vma.va().0);
                 return Reply::Vmas { vmas, next };
             }
-            let status = self.vma_status(vma);
-            counted += status.regions as usize;
-            vmas.push(status);
+            vmas.push(self.vma_status(vma, &regions));
         }
         Reply::Vmas { vmas, next: None }
     }
 
-    fn vma_status(&self, vma: &Vma) -> VmaStatus {
+    /// `regions` are those of its memory, by address, and maybe others.
+    fn vma_status(&self, vma: &Vma, regions: &[Entry]) -> VmaStatus {
         let books = self.controller.books();
         let domain = books.domains.get(vma.domain);
         let memory = books.blades.get(BladeKind::Memory, vma.extent.blade);
@@ -171,15 +171,8 @@ impl Driver {
             area: vma.area.clone(),
             users: vma.users.count(),
             access: access.collect(),
-            regions: self.regions_of(vma.va(), Va(vma.end()), usize::MAX).len() as u32,
+            regions: regions_in(regions, vma),
             lost: vma.lost.as_ref().map_or(0, |lost| lost.regions),
-        }
-    }
-
-    fn regions_of(&self, from: Va, to: Va, most: usize) -> Vec<Entry> {
-        match self.tables.find(from, to, most) {
-            Seen::Regions { found, .. } => found,
-            _ => Vec::new(),
         }
     }
 
@@ -207,14 +200,15 @@ impl Driver {
         let mut next = None;
         let entries = match order {
             RegionOrder::Address => {
-                let mut entries = self.regions_of(Va(start), Va(end), limit + 1);
+                let mut entries = self.tables.all_regions(Va(start), Va(end));
                 next = entries.get(limit).map(|entry| entry.region.base().0);
                 entries.truncate(limit);
                 entries
             }
             RegionOrder::Invalidations | RegionOrder::Accesses => {
                 let mut keyed = self
-                    .regions_of(Va(start), Va(end), usize::MAX)
+                    .tables
+                    .all_regions(Va(start), Va(end))
                     .into_iter()
                     .map(|entry| {
                         let slot = slot(&entry)?;
@@ -261,6 +255,12 @@ impl Driver {
             flushed: slot.flushed() as u32,
         }
     }
+}
+
+/// How many of the regions, which are in the order of addresses, are a vma's.
+fn regions_in(regions: &[Entry], vma: &Vma) -> u32 {
+    let before = |at: u64| regions.partition_point(|entry| entry.region.base().0 < at);
+    u32::try_from(before(vma.end()) - before(vma.va().0)).unwrap_or(u32::MAX)
 }
 
 fn loss_of(vma: &Vma) -> Option<LossStatus> {

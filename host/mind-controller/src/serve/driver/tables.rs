@@ -1,23 +1,22 @@
 //! What the controller's machine wants done to the maps of the data plane: each [`Act`] on tables, words and slots, and
-//! what comes of it. Here is which block table belongs to which block, too, since only the controller changes that.
-
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+//! what comes of it.
 
 use mind_api::errno::{Errno, Failure};
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va},
     directory::{
         Origin, State, Word,
+        index::CLOSED,
         machine::{Loss, on_loss},
     },
     id::{BladeId, DomainId, MAX_BLADES},
     permission::PermissionClass,
     serial::Seq,
-    table::{self, Peer, Slot},
+    table::{self, FreeKind, Peer, Slot},
 };
-use mind_dataplane::{SlotHandle, Switch};
+use mind_dataplane::{Retired, SlotHandle, Switch};
 use mind_machines::controller::{
-    Act, Entry, FoundSlot, Seen,
+    Act, Entry, FoundSlot, Left, Seen, Use,
     books::{
         blades,
         tables::{Key, Value},
@@ -25,34 +24,20 @@ use mind_machines::controller::{
     procedure,
 };
 
-/// A block of addresses that has a block table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
-    /// The table's index.
-    table: u32,
-    /// Its pages that find a slot.
-    pages: u32,
-}
+/// Blocks that are looked at in one act.
+const MOST_BLOCKS: usize = 1024;
 
-/// The maps, and which block has which table.
+/// The maps.
 pub(in crate::serve) struct Tables {
     switch: Switch,
     /// Indices of the switch's interfaces.
     ports: Vec<u32>,
-    /// By the block's number.
-    blocks: BTreeMap<u64, Block>,
-    /// Block tables of no block: those below `next` that were given back, then `next` and above.
-    free: Vec<u32>,
-    next: u32,
+    /// What was taken out of the directory, and packets may still find.
+    retired: Retired,
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Errno::EIO, error.to_string())
-}
-
-/// The number of the block that an address is in.
-const fn block_of(va: Va) -> u64 {
-    va.0 >> BLOCK_SHIFT
 }
 
 /// The first address of a block.
@@ -62,35 +47,17 @@ const fn first_of(block: u64) -> Va {
 
 impl Tables {
     /// The maps of a switch with ports at these interfaces, as they are.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses to read them.
-    pub(super) fn new(switch: Switch, ports: Vec<u32>) -> mind_dataplane::Result<Self> {
-        let mut tables = Self {
-            ports,
-            blocks: BTreeMap::new(),
-            free: Vec::new(),
-            next: 0,
+    pub(super) fn new(switch: Switch, ports: Vec<u32>) -> Self {
+        Self {
             switch,
-        };
-        let used: BTreeMap<u32, u64> = tables
-            .switch
-            .blocks()?
-            .into_iter()
-            .map(|(block, table)| (table, block))
-            .collect();
-        tables.next = used.keys().next_back().map_or(0, |last| last + 1);
-        tables.free = (0..tables.next)
-            .filter(|table| !used.contains_key(table))
-            .collect();
-        for (table, number) in used {
-            let first = first_of(number);
-            let pages = (0..PAGES_PER_BLOCK as u64).map(|page| Va(first.0 + (page << PAGE_SHIFT)));
-            let pages = pages.filter(|page| tables.entry(table, *page) != 0).count() as u32;
-            tables.blocks.insert(number, Block { table, pages });
+            ports,
+            retired: Retired::default(),
         }
-        Ok(tables)
+    }
+
+    /// What was taken out of the directory since this was last asked.
+    pub(super) fn take_retired(&mut self) -> Retired {
+        std::mem::take(&mut self.retired)
     }
 
     /// The switch.
@@ -126,6 +93,20 @@ impl Tables {
                 },
                 None => Word::default(),
             }),
+            Act::TakeSlot => Seen::Slot(self.switch.directory().take(FreeKind::Slots)),
+            Act::GiveSlots { slots } => {
+                slots.iter().for_each(|slot| self.retired.push_slot(*slot));
+                Seen::Done(Ok(()))
+            }
+            Act::StopOpening => {
+                self.switch.directory().drain(FreeKind::Slots);
+                Seen::Done(Ok(()))
+            }
+            Act::StartOpening => {
+                self.retire_free_slots();
+                Seen::Done(Ok(()))
+            }
+            Act::LookForUses { from, most } => self.uses(*from, *most),
             Act::Open { slot, region, word } => {
                 if let Some(slot) = self.slot(*slot) {
                     open(&slot, *region, *word);
@@ -135,13 +116,22 @@ impl Tables {
             Act::Cover { slot, region } => {
                 if let Some(slot) = self.slot(*slot) {
                     match region {
-                        Some(region) => slot.set_region(*region),
+                        Some(region) => {
+                            slot.set_region(*region);
+                            return Some(Seen::Done(self.tidy(*region)));
+                        }
                         None => slot.clear_region(),
                     }
                 }
                 Seen::Done(Ok(()))
             }
-            Act::Assign { region, slot } => Seen::Done(self.assign(*region, *slot)),
+            Act::Assign { region, slot } => {
+                let assigned = self
+                    .switch
+                    .directory()
+                    .assign(*region, slot.unwrap_or_default());
+                Seen::Done(self.retire(assigned))
+            }
             Act::Find { from, to, most } => self.find(*from, *to, *most),
             Act::Forget { blade, from, most } => self.sweep(*from, *most, |_, word| {
                 let step = on_loss(word, *blade)?;
@@ -162,7 +152,10 @@ impl Tables {
                 }
             },
             Act::ReadSlots { from, most } => self.read_slots(*from, *most),
-            Act::Reindex { regions } => Seen::Done(self.reindex(regions)),
+            Act::Reindex { regions } => {
+                let rebuilt = self.switch.directory().rebuild(regions);
+                Seen::Done(self.retire(rebuilt))
+            }
             Act::Keep { .. } => return None,
         })
     }
@@ -207,14 +200,24 @@ impl Tables {
         let used = (from..end).filter_map(|number| {
             let slot = self.slot(number)?;
             let (word, region) = (slot.word(), slot.region());
-            let after = region.map(|region| Va(region.base().0 + region.size()));
-            let found = FoundSlot {
+            if word.state() == State::Free {
+                return None;
+            }
+            let pages = match region {
+                Some(_) => None,
+                None => self.region_of_pages(number),
+            };
+            let after = region
+                .or(pages)
+                .map(|region| Va(region.base().0 + region.size()));
+            Some(FoundSlot {
                 slot: number,
                 region,
                 word,
+                pages,
+                is_found: region.is_some_and(|region| self.slot_of(region.base()) == number),
                 neighbour: after.map_or(0, |va| self.slot_of(va)),
-            };
-            (word.state() != State::Free).then_some(found)
+            })
         });
         Seen::Slots {
             found: used.collect(),
@@ -222,86 +225,115 @@ impl Tables {
         }
     }
 
-    // Blocks.
+    /// What slots are used for.
+    fn uses(&self, from: u32, most: u32) -> Seen {
+        let end = from.saturating_add(most).min(self.slots());
+        let used = (from..end).filter_map(|number| {
+            let slot = self.slot(number)?;
+            let word = slot.word();
+            let region = slot.region().filter(|_| word.state() != State::Free)?;
+            // Both are of 32 bits, and wrap.
+            let accesses = slot.accesses().wrapping_add(slot.invalidations()) as u32;
+            Some(Use {
+                entry: Entry {
+                    region,
+                    slot: number,
+                },
+                word,
+                accesses,
+            })
+        });
+        let directory = self.switch.directory();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Seen::Uses {
+            found: used.collect(),
+            next: (end < self.slots()).then_some(end),
+            left: Left {
+                slots: count(directory.left(FreeKind::Slots)),
+                low_slots: count(directory.low(FreeKind::Slots)),
+                tables: count(directory.left(FreeKind::Tables)),
+                low_tables: count(directory.low(FreeKind::Tables)),
+            },
+        }
+    }
+
+    /// All slots that are free can be used when the packets have left the switch that may have found them.
+    fn retire_free_slots(&mut self) {
+        for number in 1..self.slots() {
+            let word = self.slot(number).map(|slot| slot.word());
+            if word.is_some_and(|word| word.state() == State::Free) {
+                self.retired.push_slot(number);
+            }
+        }
+    }
+
+    // The index.
 
     /// The slot that a page finds; 0 for none.
     fn slot_of(&self, page: Va) -> u32 {
-        let block = self.blocks.get(&block_of(page));
-        block.map_or(0, |block| self.entry(block.table, page))
+        self.switch
+            .directory()
+            .slot_of(page)
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, "the directory's index cannot be read");
+                0
+            })
     }
 
-    fn entry(&self, table: u32, page: Va) -> u32 {
-        let entry = self.switch.directory().entry(table, page);
-        entry.map_or(0, |entry| entry.load(Ordering::Acquire))
+    fn slots_in(&self, block: u64) -> Option<[u32; PAGES_PER_BLOCK]> {
+        let found = self.switch.directory().slots_in(block);
+        found.unwrap_or_else(|error| {
+            tracing::error!(%error, "the directory's index cannot be read");
+            None
+        })
     }
 
-    /// Takes a block table that no block has.
-    fn take_table(&mut self) -> Result<u32, Failure> {
-        if let Some(table) = self.free.pop() {
-            return Ok(table);
-        }
-        if (self.next as usize) < self.switch.directory().tables() {
-            self.next += 1;
-            return Ok(self.next - 1);
-        }
-        let message = format!("all {} block tables are in use", self.next);
-        Err(Failure::new(Errno::ENOMEM, message))
-    }
-
-    /// Makes the pages of a region find a slot, or none. A block gets its table with its first page, and gives it back
-    /// with its last.
-    fn assign(&mut self, region: Region, slot: Option<u32>) -> Result<(), Failure> {
-        let number = block_of(region.base());
-        let value = slot.unwrap_or(0);
-        let (mut block, is_new) = match self.blocks.get(&number) {
-            Some(block) => (*block, false),
-            None if value == 0 => return Ok(()),
-            None => {
-                let table = self.take_table()?;
-                let blank = self.switch.directory().blank(table);
-                blank.map_err(|error| broken(&error))?;
-                (Block { table, pages: 0 }, true)
-            }
-        };
-        for page in region.pages() {
-            let entry = self.switch.directory().entry(block.table, page);
-            let before = entry
-                .map_err(|error| broken(&error))?
-                .swap(value, Ordering::AcqRel);
-            block.pages += u32::from(before == 0 && value != 0);
-            block.pages -= u32::from(before != 0 && value == 0);
-        }
-        if block.pages == 0 {
-            let withdrawn = self.switch.set_block(first_of(number), None);
-            withdrawn.map_err(|error| broken(&error))?;
-            self.blocks.remove(&number);
-            self.free.push(block.table);
-            return Ok(());
-        }
-        if is_new {
-            let published = self
-                .switch
-                .set_block(first_of(number), Some(block.table))
-                .map_err(|error| broken(&error));
-            if published.is_err() {
-                self.free.push(block.table);
-                return published;
-            }
-        }
-        self.blocks.insert(number, block);
+    /// Remembers what a change took out of the index.
+    fn retire(&mut self, changed: mind_dataplane::Result<Retired>) -> Result<(), Failure> {
+        self.retired
+            .append(changed.map_err(|error| broken(&error))?);
         Ok(())
     }
 
-    /// Regions with their slots in a range, by address.
+    /// A region has become another.
+    fn tidy(&mut self, region: Region) -> Result<(), Failure> {
+        let tidied = self.switch.directory().tidy_block(region.base());
+        self.retire(tidied)
+    }
+
+    /// The region that the pages are which find a slot, if they are one.
+    fn region_of_pages(&self, slot: u32) -> Option<Region> {
+        let blocks = self.switch.directory().blocks().ok()?;
+        let block = blocks.into_iter().find_map(|block| {
+            let found = self.slots_in(block)?;
+            let first = found.iter().position(|number| *number == slot)?;
+            let count = found.iter().filter(|number| **number == slot).count();
+            Some((block, first, count))
+        });
+        let (block, first, count) = block?;
+        let base = Va(first_of(block).0 + ((first as u64) << PAGE_SHIFT));
+        let region = Region::containing(base, u8::try_from(count.ilog2()).ok()?)?;
+        (region.base() == base && region.size() == (count as u64) << PAGE_SHIFT).then_some(region)
+    }
+
+    /// Regions with their slots in a range, by address. Looks at a bounded number of blocks.
     pub(super) fn find(&self, from: Va, to: Va, most: usize) -> Seen {
         let mut found: Vec<Entry> = Vec::new();
         let mut next = from.page();
-        for (number, block) in self.blocks.range(block_of(next)..) {
-            next = next.max(first_of(*number));
-            while next < to && block_of(next) == *number {
-                let slot = self.entry(block.table, next);
+        for _ in 0..MOST_BLOCKS {
+            if next >= to {
+                return Seen::Regions { found, next: None };
+            }
+            let block = next.block();
+            let end = first_of(block + 1).min(to);
+            let Some(slots) = self.slots_in(block) else {
+                next = end;
+                continue;
+            };
+            while next < end {
+                let slot = slots[next.page_in_block()];
                 let region = match slot {
-                    0 => None,
+                    0 | CLOSED => None,
                     slot => self.slot(slot).and_then(|slot| slot.region()),
                 };
                 // The slot may cover nothing at the moment.
@@ -316,55 +348,26 @@ impl Tables {
                 found.push(Entry { region, slot });
                 next = Va(region.base().0 + region.size());
             }
-            if next >= to {
-                break;
-            }
         }
-        Seen::Regions { found, next: None }
+        let next = (next < to).then_some(next);
+        Seen::Regions { found, next }
     }
 
-    /// Makes all pages find exactly these slots.
-    fn reindex(&mut self, regions: &[(Region, u32)]) -> Result<(), Failure> {
-        let mut wanted: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for (region, slot) in regions {
-            let entries = wanted
-                .entry(block_of(region.base()))
-                .or_insert_with(|| vec![0; PAGES_PER_BLOCK]);
-            for page in region.pages() {
-                entries[page.page_in_block()] = *slot;
-            }
-        }
-        let stale: Vec<_> = self
-            .blocks
-            .keys()
-            .copied()
-            .filter(|number| !wanted.contains_key(number))
-            .collect();
-        for number in stale {
-            let withdrawn = self.switch.set_block(first_of(number), None);
-            withdrawn.map_err(|error| broken(&error))?;
-            self.free
-                .extend(self.blocks.remove(&number).map(|block| block.table));
-        }
-        for (number, entries) in wanted {
-            let known = self.blocks.get(&number).map(|block| block.table);
-            let table = known.map_or_else(|| self.take_table(), Ok)?;
-            for (page, slot) in entries.iter().enumerate() {
-                let page = Va(first_of(number).0 + ((page as u64) << PAGE_SHIFT));
-                let entry = self.switch.directory().entry(table, page);
-                let entry = entry.map_err(|error| broken(&error))?;
-                if entry.load(Ordering::Acquire) != *slot {
-                    entry.store(*slot, Ordering::Release);
-                }
-            }
-            if known.is_none() {
-                let published = self.switch.set_block(first_of(number), Some(table));
-                published.map_err(|error| broken(&error))?;
-            }
-            let pages = entries.iter().filter(|slot| **slot != 0).count() as u32;
-            self.blocks.insert(number, Block { table, pages });
-        }
-        Ok(())
+    /// All regions of a range, with their slots, by address: looks at every slot.
+    pub(super) fn all_regions(&self, from: Va, to: Va) -> Vec<Entry> {
+        let used = (1..self.slots()).filter_map(|number| {
+            let slot = self.slot(number)?;
+            let region = slot.region()?;
+            let is_in = region.base() < to && region.base().0 + region.size() > from.0;
+            let is_used = slot.word().state() != State::Free;
+            (is_in && is_used).then_some(Entry {
+                region,
+                slot: number,
+            })
+        });
+        let mut entries: Vec<_> = used.collect();
+        entries.sort_unstable();
+        entries
     }
 
     // The other tables.

@@ -84,7 +84,6 @@ fn switch() -> Option<Switch> {
     if rustix::process::geteuid().is_root() {
         let limits = SwitchLimits {
             slots: 16,
-            blocks: 16,
             ..SwitchLimits::default()
         };
         return Some(Switch::load(&limits).unwrap());

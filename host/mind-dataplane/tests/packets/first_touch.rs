@@ -1,0 +1,307 @@
+//! A page whose region has no slot: it gets one, unless none is left.
+
+use mind_common::{
+    addr::{Region, Va},
+    directory::{State, Word},
+    id::BladeSet,
+    refusal::Refusal,
+    table::{FreeKind, Slot},
+    verdict::Verdict,
+};
+use mind_dataplane::Directory;
+
+use crate::world::{
+    BLOCKLESS, Expect as _, PAGE, SLOTLESS, World, acquire, blades, cases, compute, read, upgrade,
+};
+
+cases![
+    a_region_gets_a_slot_when_it_is_touched_first,
+    the_first_region_of_a_block_takes_no_table,
+    the_second_region_of_a_block_takes_one_for_all,
+    a_unit_with_smaller_regions_gets_one_of_a_page,
+    a_slot_that_is_used_again_is_as_new,
+    an_upgrade_opens_nothing,
+    what_is_denied_opens_nothing,
+    without_a_slot_the_request_is_to_come_again,
+    without_a_table_the_slot_goes_back,
+    a_block_that_is_closed_is_to_be_asked_again,
+    the_controller_is_told_once_that_little_is_left,
+    what_is_taken_out_leaves_nothing_behind,
+    several_processors_open_one_slot_for_a_region,
+];
+
+/// The first slot that no other case uses.
+const FIRST: u32 = 10;
+
+/// Slots that packets can open, with the lowest first.
+fn with_slots(world: &World, count: u32) {
+    let directory = world.bed.switch.directory();
+    directory.drain(FreeKind::Slots);
+    for slot in (FIRST..FIRST + count).rev() {
+        let handle = directory.slot(slot).expect("the slot is there");
+        handle.reset(Slot::default());
+        directory.give(FreeKind::Slots, slot);
+    }
+}
+
+/// Takes out what a case has put in.
+fn clear(world: &World, regions: impl IntoIterator<Item = Region>) {
+    let directory = world.bed.switch.directory();
+    for region in regions {
+        let retired = directory.assign(region, 0).expect("it can be taken out");
+        directory.give_retired(retired);
+    }
+    directory.drain(FreeKind::Slots);
+}
+
+fn unit(va: Va) -> Region {
+    Region::containing(va, 2).expect("order 2 is a region's")
+}
+
+fn slot_of(directory: &Directory, va: Va) -> u32 {
+    directory.slot_of(va).expect("it can be looked up")
+}
+
+fn a_region_gets_a_slot_when_it_is_touched_first(world: &mut World) {
+    with_slots(world, 2);
+    let run = world.send(0, &read(0, SLOTLESS));
+    run.met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    for page in unit(SLOTLESS).pages() {
+        assert_eq!(slot_of(directory, page), FIRST);
+    }
+    let slot = directory.slot(FIRST).expect("the slot is there");
+    assert_eq!(slot.region(), Some(unit(SLOTLESS)));
+    assert_eq!(
+        (slot.word().state(), slot.word().blades()),
+        (State::Shared, blades([0]))
+    );
+    assert_eq!(directory.left(FreeKind::Slots), 1);
+    // The next one finds it.
+    let other = Va(SLOTLESS.0 + 0x3000);
+    world.send(1, &read(1, other)).met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    assert_eq!(directory.left(FreeKind::Slots), 1);
+    let word = directory.slot(FIRST).expect("the slot is there").word();
+    assert_eq!(word.blades(), blades([0, 1]));
+    clear(world, [unit(SLOTLESS)]);
+}
+
+fn the_first_region_of_a_block_takes_no_table(world: &mut World) {
+    with_slots(world, 1);
+    let tables = world.bed.switch.directory().left(FreeKind::Tables);
+    world.send(0, &acquire(0, BLOCKLESS)).met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    assert_eq!(slot_of(directory, BLOCKLESS), FIRST);
+    assert_eq!(slot_of(directory, Va(BLOCKLESS.0 + 0x4000)), 0);
+    assert_eq!(directory.left(FreeKind::Tables), tables);
+    clear(world, [unit(BLOCKLESS)]);
+}
+
+fn the_second_region_of_a_block_takes_one_for_all(world: &mut World) {
+    with_slots(world, 3);
+    let tables = world.bed.switch.directory().left(FreeKind::Tables);
+    let at = |number: u64| Va(BLOCKLESS.0 + number * 0x4000);
+    for number in [1, 0, 127] {
+        world.send(0, &read(0, at(number))).met(Verdict::Fetch);
+    }
+    let directory = world.bed.switch.directory();
+    let found = [1, 0, 127, 2].map(|number| slot_of(directory, at(number)));
+    assert_eq!(found, [FIRST, FIRST + 1, FIRST + 2, 0]);
+    assert_eq!(directory.left(FreeKind::Tables), tables - 1);
+    // What leads to one region only needs none.
+    clear(world, [unit(at(0)), unit(at(127))]);
+    let directory = world.bed.switch.directory();
+    assert_eq!(directory.left(FreeKind::Tables), tables);
+    assert_eq!(slot_of(directory, at(1)), FIRST);
+    clear(world, [unit(at(1))]);
+}
+
+fn a_unit_with_smaller_regions_gets_one_of_a_page(world: &mut World) {
+    with_slots(world, 2);
+    let directory = world.bed.switch.directory();
+    let half = Region::containing(BLOCKLESS, 1).expect("order 1 is a region's");
+    let slot = directory.take(FreeKind::Slots).expect("one is left");
+    let word = Word::default().settled(State::Invalid, BladeSet::EMPTY);
+    let handle = directory.slot(slot).expect("the slot is there");
+    handle.reset(Slot::new(word, half));
+    directory.assign(half, slot).expect("it can be put in");
+    let page = Va(BLOCKLESS.0 + 0x2000);
+    world.send(0, &read(0, page)).met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    let found = [0, 1, 2, 3].map(|page| slot_of(directory, Va(BLOCKLESS.0 + (page << 12))));
+    assert_eq!(found, [FIRST, FIRST, FIRST + 1, 0]);
+    let handle = directory.slot(FIRST + 1).expect("the slot is there");
+    assert_eq!(handle.region(), Region::containing(page, 0));
+    let groups = directory.left(FreeKind::Groups);
+    clear(
+        world,
+        [
+            half,
+            Region::containing(page, 0).expect("order 0 is a region's"),
+        ],
+    );
+    assert_eq!(
+        world.bed.switch.directory().left(FreeKind::Groups),
+        groups + 1
+    );
+}
+
+fn a_slot_that_is_used_again_is_as_new(world: &mut World) {
+    with_slots(world, 1);
+    world.send(0, &acquire(0, SLOTLESS)).met(Verdict::Fetch);
+    world.send(0, &acquire(0, SLOTLESS)).met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    let handle = directory.slot(FIRST).expect("the slot is there");
+    let before = handle.word();
+    let free = before.settled(State::Free, BladeSet::EMPTY);
+    handle.swap_word(before, free).expect("it is the word");
+    clear(world, [unit(SLOTLESS)]);
+    let directory = world.bed.switch.directory();
+    directory.give(FreeKind::Slots, FIRST);
+    world.send(1, &read(1, BLOCKLESS)).met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    let handle = directory.slot(FIRST).expect("the slot is there");
+    assert_eq!(handle.region(), Some(unit(BLOCKLESS)));
+    assert!(handle.word().episode().is_after(before.episode()));
+    assert_eq!(
+        (handle.accesses(), handle.memo()),
+        (1, mind_common::memo::Memo::default())
+    );
+    // The region that it had finds none.
+    assert_eq!(slot_of(directory, SLOTLESS), 0);
+    clear(world, [unit(BLOCKLESS)]);
+}
+
+fn an_upgrade_opens_nothing(world: &mut World) {
+    with_slots(world, 1);
+    let run = world.send(0, &upgrade(0, SLOTLESS));
+    run.met(Verdict::NoCopy)
+        .refused(compute(0), Refusal::NoCopy);
+    assert_eq!(world.bed.switch.directory().left(FreeKind::Slots), 1);
+    clear(world, []);
+}
+
+fn what_is_denied_opens_nothing(world: &mut World) {
+    with_slots(world, 1);
+    let denied = Va(PAGE.0 + (16 << 20));
+    world.send(0, &read(0, denied)).met(Verdict::Protected);
+    assert_eq!(world.bed.switch.directory().left(FreeKind::Slots), 1);
+    clear(world, []);
+}
+
+fn without_a_slot_the_request_is_to_come_again(world: &mut World) {
+    with_slots(world, 0);
+    for page in [SLOTLESS, BLOCKLESS] {
+        let run = world.send(0, &read(0, page));
+        run.met(Verdict::NoSlot).refused(compute(0), Refusal::Busy);
+    }
+}
+
+fn without_a_table_the_slot_goes_back(world: &mut World) {
+    with_slots(world, 2);
+    let tables = world.bed.switch.directory().drain(FreeKind::Tables);
+    world.send(0, &read(0, BLOCKLESS)).met(Verdict::Fetch);
+    let second = Va(BLOCKLESS.0 + 0x4000);
+    let run = world.send(0, &read(0, second));
+    run.met(Verdict::NoSlot).refused(compute(0), Refusal::Busy);
+    let directory = world.bed.switch.directory();
+    assert_eq!(directory.left(FreeKind::Slots), 1);
+    assert_eq!(slot_of(directory, second), 0);
+    for table in tables.into_iter().rev() {
+        directory.give(FreeKind::Tables, table);
+    }
+    world.send(0, &read(0, second)).met(Verdict::Fetch);
+    clear(world, [unit(BLOCKLESS), unit(second)]);
+}
+
+fn a_block_that_is_closed_is_to_be_asked_again(world: &mut World) {
+    with_slots(world, 1);
+    let directory = world.bed.switch.directory();
+    directory.close_block(BLOCKLESS);
+    let run = world.send(0, &read(0, BLOCKLESS));
+    run.met(Verdict::Moved).refused(compute(0), Refusal::Busy);
+    let directory = world.bed.switch.directory();
+    assert_eq!(directory.left(FreeKind::Slots), 1);
+    directory.open_block(BLOCKLESS);
+    world.send(0, &read(0, BLOCKLESS)).met(Verdict::Fetch);
+    clear(world, [unit(BLOCKLESS)]);
+}
+
+fn the_controller_is_told_once_that_little_is_left(world: &mut World) {
+    let mut shortages = world
+        .bed
+        .switch
+        .open_shortages()
+        .expect("it can be opened again");
+    with_slots(world, 8);
+    let low = world.bed.switch.directory().low(FreeKind::Slots) as u32;
+    assert!((1..8).contains(&low));
+    shortages.take();
+    let at = |number: u32| Va(BLOCKLESS.0 + u64::from(number) * 0x4000);
+    for number in 0..8 {
+        world.send(0, &read(0, at(number))).met(Verdict::Fetch);
+        let told = shortages.take();
+        let expected = (8 - number == low).then_some(FreeKind::Slots);
+        assert_eq!(told, Vec::from_iter(expected), "{number}");
+    }
+    clear(world, (0..8).map(|number| unit(at(number))));
+}
+
+fn what_is_taken_out_leaves_nothing_behind(world: &mut World) {
+    let kinds = [FreeKind::Heads, FreeKind::Tables, FreeKind::Groups];
+    let left = |world: &World| kinds.map(|kind| world.bed.switch.directory().left(kind));
+    let before = (
+        left(world),
+        world.bed.switch.directory().blocks().expect("listed").len(),
+    );
+    with_slots(world, 20);
+    let at = |number: u64| Va(BLOCKLESS.0 + (number % 3 << 18) + (number / 3 << 14));
+    for number in 0..20 {
+        world.send(0, &read(0, at(number))).met(Verdict::Fetch);
+    }
+    clear(world, (0..20).map(|number| unit(at(number))));
+    let after = (
+        left(world),
+        world.bed.switch.directory().blocks().expect("listed").len(),
+    );
+    assert_eq!(before, after);
+}
+
+/// Both processors touch the same regions first at the same time, again and again: there is one slot for each, and none is
+/// lost.
+fn several_processors_open_one_slot_for_a_region(world: &mut World) {
+    const REGIONS: u32 = 8;
+    let at = |number: u32| Va(BLOCKLESS.0 + u64::from(number) * 0x4000);
+    for _ in 0..200 {
+        with_slots(world, 3 * REGIONS);
+        let frames = [0, 1].map(|blade| {
+            let frames = (0..REGIONS).map(|number| read(blade, at(number)));
+            (blade, frames.collect::<Vec<_>>())
+        });
+        let ports: Vec<_> = frames
+            .iter()
+            .map(|(blade, frames)| {
+                let frames = frames.iter().map(mind_dataplane::harness::Packet::bytes);
+                (world.port(*blade), frames.collect())
+            })
+            .collect();
+        let counted = world.bed.ingress_at_once(&ports);
+        for port in counted.expect("the kernel runs the program") {
+            assert_eq!(port.of_verdict(Verdict::Fetch), REGIONS.into(), "{port:?}");
+        }
+        let directory = world.bed.switch.directory();
+        let slots = (0..REGIONS).map(|number| slot_of(directory, at(number)));
+        let mut slots: Vec<u32> = slots.collect();
+        for (number, slot) in (0..).zip(&slots) {
+            let handle = directory.slot(*slot).expect("the slot is there");
+            assert_eq!(handle.region(), Some(unit(at(number))));
+            assert_eq!(handle.word().blades(), blades([0, 1]));
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), REGIONS as usize);
+        assert_eq!(directory.left(FreeKind::Slots), 2 * REGIONS as usize);
+        clear(world, (0..REGIONS).map(|number| unit(at(number))));
+    }
+}

@@ -1,0 +1,173 @@
+//! Slots are taken back when few are left: first from regions that no blade has, then from those that no request has
+//! touched since they were last looked at, then from any.
+//!
+//! Packets open slots by themselves, so the controller keeps some ahead of need. It looks at slots in turn, like a
+//! clock's hand, and has each region that it can do without written back and dropped by its blades
+//! ([`Change::Reset`]), as for any other change; a region that nobody has then gives up its slot
+//! ([`Change::Reclaim`]). A request that needs a slot waits meanwhile: the switch says "busy", and the blade asks again.
+//! Regions that are lost keep their slots, which say so.
+
+use std::collections::BTreeSet;
+
+use mind_common::directory::State;
+
+use super::{
+    Act, Controller, Entry, OperationId, Seen,
+    interface::{Left, Use},
+    operation::{Claim, Finding, Operation, Purpose, Task, Waits},
+    procedure::Change,
+};
+
+/// Which regions are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Pass {
+    /// Those that no blade has.
+    Idle,
+    /// Also those that no request has touched since they were last looked at.
+    Cold,
+    /// Any.
+    All,
+}
+
+/// Slots are being taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Reclaiming {
+    pass: Pass,
+    /// The slot to look at next.
+    from: u32,
+    /// How many slots were looked at in this pass.
+    looked: u32,
+    /// Whether some were found in this pass that can be done without.
+    has_found: bool,
+    /// Slots that were taken back, and are not used yet.
+    taken: u32,
+    /// Whether it waits for packets to leave the switch.
+    is_waiting: bool,
+}
+
+impl Controller {
+    /// Little is left of slots or tables.
+    pub(super) fn short(&mut self) {
+        let reclaims = |task: &Task| matches!(task, Task::Reclaim(_));
+        let mut operations = self.operations.values();
+        if operations.any(|operation| operation.tasks.iter().any(reclaims)) {
+            return;
+        }
+        let reclaiming = Reclaiming {
+            pass: Pass::Idle,
+            from: self.hand,
+            looked: 0,
+            has_found: false,
+            taken: 0,
+            is_waiting: false,
+        };
+        self.begin(Claim::default(), None, vec![Task::Reclaim(reclaiming)]);
+    }
+
+    /// Does the next thing to take slots back.
+    pub(super) fn reclaim(
+        &mut self,
+        now: u64,
+        id: OperationId,
+        operation: &mut Operation,
+        mut reclaiming: Reclaiming,
+    ) {
+        match operation.seen.take() {
+            Some(Seen::Uses { found, next, left }) => {
+                self.reclaim_some(now, operation, reclaiming, (found, next, left));
+            }
+            _ if reclaiming.taken > 0 && !reclaiming.is_waiting => {
+                // What was taken back counts when the packets have left that may have found it.
+                reclaiming.taken = 0;
+                reclaiming.is_waiting = true;
+                operation.tasks.push(Task::Reclaim(reclaiming));
+                self.wait_for_packets(id, operation);
+            }
+            _ => {
+                reclaiming.is_waiting = false;
+                let act = Act::LookForUses {
+                    from: reclaiming.from,
+                    most: self.config.sweep,
+                };
+                self.act(id, operation, act, Task::Reclaim(reclaiming));
+            }
+        }
+    }
+
+    /// Begins to take back those of the slots that can be done without.
+    fn reclaim_some(
+        &mut self,
+        now: u64,
+        operation: &mut Operation,
+        mut reclaiming: Reclaiming,
+        (found, next, left): (Vec<Use>, Option<u32>, Left),
+    ) {
+        if left.is_enough() {
+            self.uses.clear();
+            return;
+        }
+        let most = self.config.batch;
+        let mut victims: Vec<Use> = Vec::new();
+        let mut go_on = next;
+        for used in found {
+            if victims.len() == most {
+                // The rest is looked at next time.
+                go_on = Some(used.entry.slot);
+                break;
+            }
+            let before = self.uses.insert(used.entry.slot, used.accesses);
+            let is_cold = before == Some(used.accesses);
+            let is_wanted = match (used.word.state(), reclaiming.pass) {
+                (State::Invalid, _) => true,
+                (State::Shared | State::Modified, Pass::Cold) => is_cold,
+                (State::Shared | State::Modified, Pass::All) => true,
+                _ => false,
+            };
+            if is_wanted {
+                victims.push(used);
+            }
+        }
+        let end = go_on.unwrap_or(self.config.slots);
+        reclaiming.looked += end.saturating_sub(reclaiming.from);
+        reclaiming.from = go_on.unwrap_or(1);
+        self.hand = reclaiming.from;
+        reclaiming.has_found |= !victims.is_empty();
+        if reclaiming.looked + 1 >= self.config.slots {
+            if reclaiming.pass == Pass::All && !reclaiming.has_found {
+                // All that there is, is lost or being changed.
+                operation.waits = Waits::Until(now.saturating_add(self.config.optional));
+            }
+            reclaiming.looked = 0;
+            reclaiming.has_found = false;
+            reclaiming.pass = match reclaiming.pass {
+                Pass::Idle => Pass::Cold,
+                Pass::Cold | Pass::All => Pass::All,
+            };
+        }
+        // Those of one block together, so that its table is in no use after them.
+        victims.sort_by_key(|victim| victim.entry.region);
+        let mut others = BTreeSet::new();
+        for victim in &victims {
+            let region = victim.entry.region;
+            let finding = Finding {
+                va: region.base(),
+                purpose: Purpose::Reclaim(victim.entry),
+                entry: None,
+            };
+            let claim = Claim::range(region.base(), region.size());
+            others.insert(self.begin(claim, None, vec![Task::FindRegion(finding)]));
+        }
+        if !others.is_empty() {
+            reclaiming.taken = u32::try_from(others.len()).unwrap_or(u32::MAX);
+            operation.waits = Waits::Operations(others);
+        }
+        operation.tasks.push(Task::Reclaim(reclaiming));
+    }
+
+    /// The region that was found is given up by all blades, and then by its slot, if no blade has it again.
+    pub(super) fn reclaim_region(&mut self, now: u64, operation: &mut Operation, here: Entry) {
+        let reset = self.changing(now, Change::Reset, [(here, None)]);
+        let reclaim = self.changing(now, Change::Reclaim, [(here, None)]);
+        operation.first([Task::Change(reset), Task::Change(reclaim)]);
+    }
+}
