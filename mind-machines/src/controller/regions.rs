@@ -21,6 +21,7 @@ use super::{
         records,
     },
     change::Changing,
+    index::Errand,
     operation::{Claim, Finding, Opening, Operation, Purpose, Syncing, Task, Waits},
     procedure::Change,
 };
@@ -331,25 +332,19 @@ impl Controller {
 
     /// Has a memory blade zero what was freed, unless that is under way.
     pub(super) fn begin_zeroing(&mut self, blade: u8) {
-        let zeroes = |task: &Task| matches!(task, Task::Zero(other, _) if *other == blade);
-        let mut operations = self.operations.values();
-        if !operations.any(|operation| operation.tasks.iter().any(zeroes)) {
+        if self.index.of_errand(Errand::Zero(blade)).is_none() {
             self.begin(Claim::default(), None, vec![Task::Zero(blade, None)]);
         }
     }
 
     /// Something of the memory blade's that was freed and is not zeroed yet, as much as is zeroed at once.
     fn unclean(&self, blade: u8) -> Option<Extent> {
-        let of_blade = self
-            .books
-            .unclean
-            .values()
-            .find(|extent| extent.blade == blade)?;
+        let of_blade = self.books.unclean_of(blade).next()?;
         Some(Extent {
             length: of_blade
                 .length
                 .min(self.config.zero.max(GRANULE) / GRANULE * GRANULE),
-            ..*of_blade
+            ..of_blade
         })
     }
 
