@@ -20,6 +20,7 @@ use super::{
         domains::Process,
         records, tables,
     },
+    index::Errand,
     operation::{Claim, Finding, Operation, Otherwise, Purpose, Task, Waits},
 };
 
@@ -89,12 +90,8 @@ impl Controller {
 
     /// A memory blade is new and empty: what was freed of the one before it needs no zeroing.
     fn renew(&mut self, number: u8) {
-        let unclean = self
-            .books
-            .unclean
-            .iter()
-            .filter(|(_, extent)| extent.blade == number);
-        let unclean: Vec<_> = unclean.map(|(va, _)| *va).collect();
+        let unclean = self.books.unclean_of(number);
+        let unclean: Vec<_> = unclean.map(|extent| extent.va().0).collect();
         for va in unclean {
             self.books.unclean.remove(&va);
             self.books.touch(records::Key::Unclean(va));
@@ -130,16 +127,15 @@ impl Controller {
 
     /// A session has ended: the blade whose agent it was is gone.
     pub(super) fn closed(&mut self, session: Session) {
-        for operation in self.operations.values_mut() {
+        for id in self.index.of_session(session) {
             // Nobody gets the answer; an agent that comes back asks again.
-            let asks =
-                |asker: &super::operation::Asker| asker.session == session && asker.by.is_none();
-            if operation.asker.as_ref().is_some_and(asks) {
+            if let Some(operation) = self.operations.get_mut(&id) {
                 operation.asker = None;
+                self.index.note(id, operation);
             }
         }
         if let Some(incarnation) = self.agent(session) {
-            self.sessions.remove(&incarnation);
+            self.sessions.remove(incarnation);
             self.fail_orders(incarnation);
             if self.is_serving() {
                 self.begin_fencing(incarnation, None);
@@ -153,16 +149,9 @@ impl Controller {
         incarnation: Incarnation,
         why: Option<Failure>,
     ) -> Option<OperationId> {
-        let fences = |task: &Task| match task {
-            Task::Fence(other) | Task::Forget(other, ..) | Task::Lose(other, _) => {
-                *other == incarnation
-            }
-            _ => false,
-        };
-        let mut operations = self.operations.iter();
-        let fencing = operations.find(|(_, operation)| operation.tasks.iter().any(fences));
-        if let Some((id, _)) = fencing {
-            return Some(*id);
+        let fencing = self.index.of_errand(Errand::Fence(incarnation));
+        if fencing.is_some() {
+            return fencing;
         }
         let blade = self.books.blades.here(incarnation)?;
         let name = blade.name.clone();
@@ -253,7 +242,7 @@ impl Controller {
 
     /// The agent is told to end, if it can be told, and nothing more is expected of it.
     fn dismiss(&mut self, id: OperationId, incarnation: Incarnation) {
-        if let Some(session) = self.sessions.remove(&incarnation) {
+        if let Some(session) = self.sessions.remove(incarnation) {
             self.outbox.push_back(Output::Order {
                 operation: id,
                 session,
@@ -318,23 +307,27 @@ impl Controller {
 
     /// Writes into a region were lost when its word forgot a blade: a change of it that is under way gets to know.
     fn tell_of_loss(&mut self, own: &mut Operation, entry: Entry, with: Incarnation) {
-        let operations = self.operations.values_mut().chain([own]);
-        for task in operations.flat_map(|operation| &mut operation.tasks) {
-            if let Task::Change(changing) = task
-                && changing.lost(entry.slot, with)
+        let start = entry.region.base().0;
+        // A change claims what it changes, or some of that.
+        for id in self.index.claiming(start, start + entry.region.size()) {
+            if let Some(operation) = self.operations.get_mut(&id)
+                && operation.lose_writes(entry.slot, with)
             {
                 return;
             }
         }
+        own.lose_writes(entry.slot, with);
     }
 
     /// A change of a region found that writes into it are lost with a blade, before the blade's own operation did.
     pub(super) fn note_lost_write(&mut self, with: Incarnation, entry: Option<Entry>) {
-        let operations = self.operations.values_mut();
-        for task in operations.flat_map(|operation| &mut operation.tasks) {
-            if let Task::Forget(other, _, lost) = task
-                && *other == with
-            {
+        let forgetting = self.index.of_errand(Errand::Fence(with));
+        let operation = forgetting.and_then(|id| self.operations.get_mut(&id));
+        for task in operation
+            .into_iter()
+            .flat_map(|operation| &mut operation.tasks)
+        {
+            if let Task::Forget(_, _, lost) = task {
                 lost.extend(entry);
             }
         }

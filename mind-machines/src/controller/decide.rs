@@ -22,7 +22,7 @@ use super::{
         records, tables,
     },
     operation::{
-        Asker, Claim, Finding, Mapping, Operation, Otherwise, Purpose, Syncing, Task, Waits,
+        Asker, Claim, Finding, Mapping, Operation, Otherwise, Purpose, Syncing, Task, Thing, Waits,
     },
 };
 
@@ -47,19 +47,16 @@ impl Controller {
         let by = self.agent(session);
         if let Some(by) = by {
             self.forget_answers(by, answered);
+            let operation = self.index.of_request(by, id);
+            let operation = operation.and_then(|operation| self.operations.get_mut(&operation));
+            if let Some(asker) = operation.and_then(|operation| operation.asker.as_mut()) {
+                // It is asked for again, on another connection. Its answer may be kept already, and is not given yet.
+                asker.session = session;
+                return;
+            }
             let answer = self.books.answers.get(&(by, id)).cloned();
             if let Some(answer) = answer.filter(|_| !seeded!(CarriedOutTwice)) {
                 return self.answer_at_once(session, id, answer);
-            }
-            let is_same = |asker: &Asker| asker.by == Some(by) && asker.id == id;
-            let mut operations = self
-                .operations
-                .values_mut()
-                .filter_map(|operation| operation.asker.as_mut());
-            if let Some(asker) = operations.find(|asker| is_same(asker)) {
-                // It is asked for again, on another connection.
-                asker.session = session;
-                return;
             }
         }
         if let Err(failure) = self.check_room(by, &body) {
@@ -82,11 +79,7 @@ impl Controller {
 
     /// Whether there is room for one more operation, and for its answer.
     fn check_room(&self, by: Option<Incarnation>, body: &Request) -> Result<(), Failure> {
-        let asked = self
-            .operations
-            .values()
-            .filter(|operation| operation.asker.is_some());
-        if asked.count() >= self.config.operations {
+        if self.index.asked() >= self.config.operations {
             let message = format!(
                 "the controller has {} requests under way, which is as many as it takes: ask again later",
                 self.config.operations
@@ -131,10 +124,7 @@ impl Controller {
             Request::Sync { va, length, .. } => Claim::blocks(Va(*va), *length),
             Request::ReportStuck { va } | Request::ChangeRegion { va, .. } => Claim::block(Va(*va)),
             Request::OpenArea { domain, name, .. } | Request::UnlinkArea { domain, name } => {
-                Claim {
-                    area: Some((*domain, name.clone())),
-                    ..Claim::default()
-                }
+                Claim::thing(Thing::Area(*domain, name.clone()))
             }
             _ => Claim::default(),
         }
@@ -866,7 +856,7 @@ impl Controller {
             id,
         };
         self.begin(
-            Claim::port(port),
+            Claim::thing(Thing::Port(port)),
             Some(asker),
             vec![Task::Join(port, Box::new(registration))],
         );

@@ -11,7 +11,8 @@
 //!
 //! * [`interface`]: what goes in and comes out,
 //! * [`books`]: what the controller knows, and what tables should hold because of that,
-//! * `operation`: operations, their tasks and claims; `decide`: what a request means,
+//! * `operation`: operations, their tasks and claims; `index`: which of them may go on, and how they are found,
+//! * `decide`: what a request means,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
 //! * `reclaim`: slots are taken back when few are left,
 //! * `blades`: blades join, are fenced, and what is lost with them,
@@ -31,6 +32,7 @@ mod blades;
 pub mod books;
 mod change;
 mod decide;
+mod index;
 pub mod interface;
 #[cfg(feature = "model")]
 mod model;
@@ -38,6 +40,7 @@ mod operation;
 pub mod procedure;
 mod reclaim;
 mod regions;
+mod sessions;
 mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,7 +56,9 @@ pub use interface::{
 };
 
 use books::{Answer, Books, blades::Incarnation, records, tables};
+use index::{Condition, Index};
 use operation::{Asker, Claim, Operation, Otherwise, Task, Waits};
+use sessions::Sessions;
 
 /// How long the controller waits, and how much it does at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,9 +170,11 @@ pub struct Controller {
     hand: u32,
     /// What slots had seen when they were last looked at for that, by slot; nothing while enough are left.
     uses: BTreeMap<u32, u32>,
-    sessions: BTreeMap<Incarnation, Session>,
+    sessions: Sessions,
     stage: Stage,
     operations: BTreeMap<OperationId, Operation>,
+    /// Finds operations and orders.
+    index: Index,
     /// The operation between whose tasks no other may come.
     exclusive: Option<OperationId>,
     /// The operation that was worked on last.
@@ -210,9 +217,10 @@ impl Controller {
             cleared: BTreeSet::new(),
             hand: 1,
             uses: BTreeMap::new(),
-            sessions: BTreeMap::new(),
+            sessions: Sessions::default(),
             stage,
             operations: BTreeMap::new(),
+            index: Index::default(),
             exclusive: None,
             latest: OperationId(0),
             next_operation: 0,
@@ -231,15 +239,12 @@ impl Controller {
 
     /// The session of a blade's agent, if it is connected.
     pub fn session(&self, incarnation: Incarnation) -> Option<Session> {
-        self.sessions.get(&incarnation).copied()
+        self.sessions.of(incarnation)
     }
 
     /// The blade of which that session is the agent's.
     pub fn agent(&self, session: Session) -> Option<Incarnation> {
-        let mut sessions = self.sessions.iter();
-        sessions
-            .find(|(_, other)| **other == session)
-            .map(|(incarnation, _)| *incarnation)
+        self.sessions.agent(session)
     }
 
     /// Blades that a controller which takes over waits for.
@@ -304,12 +309,16 @@ impl Controller {
             Input::Closed(session) => self.closed(session),
             Input::Short if !self.is_serving() => {}
             Input::Short => self.short(),
-            Input::Done { operation, result } => {
-                if let Some(operation) = self.operations.get_mut(&operation)
+            Input::Done {
+                operation: id,
+                result,
+            } => {
+                if let Some(operation) = self.operations.get_mut(&id)
                     && operation.waits == Waits::Seen
                 {
                     operation.seen = Some(result);
                     operation.waits = Waits::Nothing;
+                    self.index.seen(id);
                 }
             }
         }
@@ -326,69 +335,38 @@ impl Controller {
 
     /// What it wants done next, at `now`; `None` while it waits for inputs or its [`deadline`](Self::deadline).
     pub fn poll(&mut self, now: u64) -> Option<Output> {
-        self.expire(now);
         loop {
+            self.expire(now);
             if let Some(output) = self.outbox.pop_front() {
                 return Some(output);
             }
-            let id = self.next_ready(now)?;
+            let id = self.next_ready()?;
             self.work(now, id);
         }
     }
 
     /// When to [`poll`](Self::poll) again though nothing has come in, in the caller's nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
-        let orders = self.orders.values().filter_map(|order| order.until);
-        let waits = self
-            .operations
-            .values()
-            .filter_map(|operation| match operation.waits {
-                Waits::Until(until) | Waits::Blades(until) => Some(until),
-                _ => None,
-            });
-        orders.chain(waits).min()
+        self.index.deadline()
     }
 
     /// The operation to work on: the one between whose tasks no other may come, otherwise in turn.
-    fn next_ready(&self, now: u64) -> Option<OperationId> {
+    fn next_ready(&self) -> Option<OperationId> {
         if let Some(id) = self.exclusive {
             let operation = self.operations.get(&id)?;
             return (operation.waits == Waits::Nothing).then_some(id);
         }
-        let after = self.operations.range(OperationId(self.latest.0 + 1)..);
-        let rest = self.operations.range(..=self.latest);
-        let mut ready = after
-            .chain(rest)
-            .filter(|(id, operation)| self.is_ready(now, **id, operation));
-        ready.next().map(|(id, _)| *id)
-    }
-
-    fn is_ready(&self, now: u64, id: OperationId, operation: &Operation) -> bool {
-        let is_over = match &operation.waits {
-            Waits::Nothing => true,
-            Waits::Seen => false,
-            Waits::Orders => !self.orders.values().any(|order| order.operation == id),
-            Waits::Until(until) => now >= *until,
-            Waits::Operations(others) => others
-                .iter()
-                .all(|other| !self.operations.contains_key(other)),
-            Waits::Fences => self.departed.is_empty(),
-            Waits::Zeroed => !self.is_zeroing(),
-            Waits::Blades(until) => now >= *until || self.awaited().next().is_none(),
-        };
-        is_over && (operation.is_admitted || self.may_begin(id, operation))
+        self.index.next(self.latest, |condition| match condition {
+            Condition::Fenced => self.departed.is_empty(),
+            Condition::Zeroed => !self.is_zeroing(),
+            Condition::Back => self.awaited().next().is_none(),
+        })
     }
 
     /// Whether memory that was freed is to be zeroed, of a blade that is here.
     fn is_zeroing(&self) -> bool {
-        let mut unclean = self.books.unclean.values();
-        unclean.any(|extent| self.books.blades.has_memory(extent.blade))
-    }
-
-    /// Whether no earlier operation has what this one claims.
-    fn may_begin(&self, id: OperationId, operation: &Operation) -> bool {
-        let mut earlier = self.operations.range(..id);
-        earlier.all(|(_, other)| !operation.claim.conflicts(&other.claim))
+        let mut memories = self.memories().into_iter();
+        memories.any(|blade| self.books.unclean_of(blade.number).next().is_some())
     }
 
     /// Does the next thing of an operation.
@@ -397,6 +375,7 @@ impl Controller {
         let Some(mut operation) = self.operations.remove(&id) else {
             return;
         };
+        self.index.take(id);
         operation.is_admitted = true;
         operation.waits = Waits::Nothing;
         if let Some(task) = operation.tasks.pop() {
@@ -404,7 +383,9 @@ impl Controller {
         }
         if operation.tasks.is_empty() && operation.waits == Waits::Nothing {
             self.release(id);
+            self.index.end(id, &operation, &self.operations);
         } else {
+            self.index.put(id, &operation);
             self.operations.insert(id, operation);
         }
     }
@@ -454,8 +435,9 @@ impl Controller {
     fn begin(&mut self, claim: Claim, asker: Option<Asker>, tasks: Vec<Task>) -> OperationId {
         self.next_operation += 1;
         let id = OperationId(self.next_operation);
-        self.operations
-            .insert(id, Operation::new(claim, asker, tasks));
+        let operation = Operation::new(claim, asker, tasks);
+        self.index.begin(id, &operation);
+        self.operations.insert(id, operation);
         id
     }
 
@@ -498,6 +480,7 @@ impl Controller {
             to,
             until,
         };
+        self.index.ordered(order, &waiting);
         self.orders.insert(order, waiting);
         self.outbox.push_back(Output::Order {
             operation: id,
@@ -514,32 +497,28 @@ impl Controller {
 
     /// An order is answered. An answer that nothing waits for is ignored.
     fn reported(&mut self, number: u64, result: Result<Report, Failure>) {
-        if let Some(order) = self.orders.remove(&number)
-            && let Some(operation) = self.operations.get_mut(&order.operation)
-        {
+        let Some(order) = self.orders.remove(&number) else {
+            return;
+        };
+        self.index.answered(number, &order);
+        if let Some(operation) = self.operations.get_mut(&order.operation) {
             operation.heard.push((order.to, result));
         }
     }
 
-    /// Orders of which it is too late for an answer have failed.
+    /// What was waited for until now has come, or has failed.
     fn expire(&mut self, now: u64) {
-        let is_late = |order: &Order| order.until.is_some_and(|until| now >= until);
-        let late = self.orders.iter().filter(|(_, order)| is_late(order));
-        let late: Vec<_> = late.map(|(number, order)| (*number, order.to)).collect();
-        for (number, to) in late {
-            let message = format!(
-                "{} did not do in time what it was told to",
-                self.name_of(to)
-            );
+        while let Some(number) = self.index.expire(now) {
+            let to = self.orders.get(&number).map(|order| order.to);
+            let name = to.map_or_else(|| "an agent".to_owned(), |to| self.name_of(to));
+            let message = format!("{name} did not do in time what it was told to");
             self.reported(number, Err(Failure::new(Errno::EIO, message)));
         }
     }
 
     /// All orders to an agent have failed.
     fn fail_orders(&mut self, to: Incarnation) {
-        let vain = self.orders.iter().filter(|(_, order)| order.to == to);
-        let vain: Vec<_> = vain.map(|(number, _)| *number).collect();
-        for number in vain {
+        for number in self.index.orders_to(to) {
             self.reported(number, Err(self.not_connected(to)));
         }
     }

@@ -8,6 +8,7 @@ use mind_common::{directory::Word, serial::Episode};
 
 use super::{
     Act, Controller, OperationId, Output, Seen,
+    index::Index,
     operation::Operation,
     operation::{Task, Waits},
 };
@@ -109,6 +110,7 @@ impl Controller {
             })
             .collect();
         self.next_order = numbers.len() as u64;
+        self.index = Index::of(&self.operations, &self.orders);
         numbers
     }
 }

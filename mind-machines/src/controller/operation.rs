@@ -29,22 +29,28 @@ use super::{
 /// earlier one's end. Others do not wait for each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Claim {
-    /// Addresses: the first, and the one after the last.
+    /// Addresses, at least one: the first, and the one after the last.
     pub(super) range: Option<(u64, u64)>,
+    /// Something else.
+    pub(super) thing: Option<Thing>,
+}
+
+/// What is claimed beside addresses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Thing {
     /// The blade behind a port.
-    pub(super) port: Option<Port>,
+    Port(Port),
     /// The name of an area in a domain.
-    pub(super) area: Option<(u32, String)>,
-    /// Everything.
-    pub(super) all: bool,
+    Area(u32, String),
 }
 
 impl Claim {
     /// Addresses.
     pub(super) fn range(va: Va, length: u64) -> Self {
+        let range = (va.0, va.0.saturating_add(length));
         Self {
-            range: Some((va.0, va.0.saturating_add(length))),
-            ..Self::default()
+            range: Some(range).filter(|(start, end)| start < end),
+            thing: None,
         }
     }
 
@@ -65,22 +71,12 @@ impl Claim {
         Self::range(Va(va.0 & !(size - 1)), size)
     }
 
-    /// The blade behind a port.
-    pub(super) fn port(port: Port) -> Self {
+    /// Something else than addresses.
+    pub(super) const fn thing(thing: Thing) -> Self {
         Self {
-            port: Some(port),
-            ..Self::default()
+            range: None,
+            thing: Some(thing),
         }
-    }
-
-    /// Whether both cannot be had at once.
-    pub(super) fn conflicts(&self, other: &Self) -> bool {
-        let ranges = self.range.zip(other.range);
-        self.all
-            || other.all
-            || ranges.is_some_and(|((start, end), (from, to))| start < to && from < end)
-            || self.port.is_some() && self.port == other.port
-            || self.area.is_some() && self.area == other.area
     }
 }
 
@@ -281,30 +277,12 @@ impl Operation {
     ) {
         self.tasks.extend(tasks.into_iter().rev());
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_conflict_where_they_have_something_in_common() {
-        let range = |start, end| Claim::range(Va(start), end - start);
-        assert!(range(0, 8).conflicts(&range(7, 9)) && range(7, 9).conflicts(&range(0, 8)));
-        assert!(!range(0, 8).conflicts(&range(8, 9)));
-        assert!(Claim::port(Port(1)).conflicts(&Claim::port(Port(1))));
-        assert!(!Claim::port(Port(1)).conflicts(&Claim::port(Port(2))));
-        assert!(!Claim::port(Port(1)).conflicts(&range(0, 8)));
-        let area = |domain, name: &str| Claim {
-            area: Some((domain, name.into())),
-            ..Claim::default()
-        };
-        assert!(area(1, "a").conflicts(&area(1, "a")) && !area(1, "a").conflicts(&area(2, "a")));
-        assert!(!Claim::default().conflicts(&Claim::default()));
-        let all = Claim {
-            all: true,
-            ..Claim::default()
-        };
-        assert!(all.conflicts(&Claim::default()));
+    /// Writes into the region of a slot were lost with a blade; whether it is changing that region.
+    pub(super) fn lose_writes(&mut self, slot: u32, with: Incarnation) -> bool {
+        self.tasks.iter_mut().any(|task| match task {
+            Task::Change(changing) => changing.lost(slot, with),
+            _ => false,
+        })
     }
 }

@@ -13,6 +13,7 @@ use mind_common::directory::State;
 
 use super::{
     Act, Controller, Entry, OperationId, Seen,
+    index::Errand,
     interface::{Left, Use},
     operation::{Claim, Finding, Operation, Purpose, Task, Waits},
     procedure::Change,
@@ -48,9 +49,7 @@ pub(super) struct Reclaiming {
 impl Controller {
     /// Little is left of slots or tables.
     pub(super) fn short(&mut self) {
-        let reclaims = |task: &Task| matches!(task, Task::Reclaim(_));
-        let mut operations = self.operations.values();
-        if operations.any(|operation| operation.tasks.iter().any(reclaims)) {
+        if self.index.of_errand(Errand::Reclaim).is_some() {
             return;
         }
         let reclaiming = Reclaiming {

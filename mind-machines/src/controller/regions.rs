@@ -16,11 +16,12 @@ use mind_common::{
 use super::{
     Act, Controller, Entry, OperationId, Output, Seen,
     books::{
-        blades::Incarnation,
+        blades::{Incarnation, slice_of},
         memory::{Extent, GRANULE},
         records,
     },
     change::Changing,
+    index::Errand,
     operation::{Claim, Finding, Operation, Purpose, Syncing, Task, Waits, Zeroing},
     procedure::Change,
 };
@@ -310,9 +311,7 @@ impl Controller {
 
     /// Has a memory blade zero what was freed, unless that is under way.
     pub(super) fn begin_zeroing(&mut self, blade: u8) {
-        let zeroes = |task: &Task| matches!(task, Task::Zero(other, _) if *other == blade);
-        let mut operations = self.operations.values();
-        if !operations.any(|operation| operation.tasks.iter().any(zeroes)) {
+        if self.index.of_errand(Errand::Zero(blade)).is_none() {
             self.begin(
                 Claim::default(),
                 None,
@@ -323,11 +322,10 @@ impl Controller {
 
     /// Something of the memory blade's that was freed and can be zeroed, as much as is zeroed at once.
     fn unclean(&self, blade: u8) -> Option<Extent> {
-        let mut cleared = self
-            .cleared
-            .iter()
-            .filter_map(|va| self.books.unclean.get(va));
-        let of_blade = cleared.find(|extent| extent.blade == blade)?;
+        let (slice, _) = slice_of(blade);
+        let its = slice.base.0..slice.base.0 + slice.size();
+        let va = self.cleared.range(its).next()?;
+        let of_blade = self.books.unclean.get(va)?;
         Some(Extent {
             length: of_blade
                 .length
@@ -396,9 +394,8 @@ impl Controller {
                 .tasks
                 .push(Task::Zero(blade, Zeroing::Freed(extent)));
         }
-        let of_blade = self.books.unclean.iter();
-        let of_blade = of_blade.filter(|(_, extent)| extent.blade == blade);
-        let waiting: Vec<u64> = of_blade.map(|(va, _)| *va).collect();
+        let unclean = self.books.unclean_of(blade);
+        let waiting: Vec<u64> = unclean.map(|extent| extent.va().0).collect();
         if !waiting.is_empty() {
             operation.first([Task::Cleared(waiting), next]);
             self.wait_for_packets(id, operation);

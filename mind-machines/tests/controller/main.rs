@@ -657,6 +657,32 @@ fn a_request_is_carried_out_once_however_often_it_is_made() {
     );
 }
 
+#[test]
+fn a_request_that_is_made_again_while_it_is_carried_out_is_answered_when_it_is_done() {
+    let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+    assert_eq!(world.request(1, Want::Acquire, va), Verdict::Fetch);
+    world.hang.insert(host(1));
+    let unmap = Request::Unmap {
+        domain: 1,
+        pid: 10,
+        va: va.0,
+        length: 4 << 12,
+    };
+    let id = world.ask(0, unmap);
+    world.run_now();
+    // The answer is on record, and the regions are not free.
+    let is_answer = |key: &Key| matches!(key, Key::Answer(_, of) if *of == id);
+    assert!(world.records.keys().any(is_answer));
+    world.ask_again(0, id);
+    world.run_now();
+    assert!(!world.replies.contains_key(&id), "{:?}", world.replies[&id]);
+    world.wake(host(1));
+    world.run_now();
+    assert_eq!(world.replies[&id], Ok(Reply::Done));
+    world.run();
+    world.check();
+}
+
 /// What is done while a controller may die at any act.
 type Scene = (&'static str, fn(&mut World, Va) -> Vec<u64>);
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mind_api::{errno::Failure, message::Reply};
 use mind_common::addr::{PAGE_SIZE, Region};
 
-use blades::{Blades, Incarnation};
+use blades::{Blades, Incarnation, slice_of};
 use domains::Domains;
 use memory::{Extent, Memory};
 
@@ -61,6 +61,13 @@ impl Books {
         let unclean = self.unclean.range(..=base).next_back();
         vma.is_some_and(|vma| end <= vma.va().0 + vma.extent.length)
             || unclean.is_some_and(|(from, extent)| end <= from + extent.length)
+    }
+
+    /// Memory of a blade that was freed and is not zeroed yet, by address.
+    pub fn unclean_of(&self, blade: u8) -> impl Iterator<Item = Extent> {
+        let (slice, _) = slice_of(blade);
+        let its = slice.base.0..slice.base.0 + slice.size();
+        self.unclean.range(its).map(|(_, extent)| *extent)
     }
 
     /// Forgets what has no effect but on controllers that follow and on requests that are made twice, for a model
