@@ -15,6 +15,7 @@ use mind_common::{
 };
 use mind_machines::{
     Node,
+    agreement::disagreement,
     controller::{
         Act, Config, Controller, Event, Input, Output, Seen, Session,
         books::{
@@ -76,16 +77,21 @@ pub struct World {
 impl World {
     /// No blades yet.
     pub fn empty() -> Self {
+        Self::with_slots(SLOTS)
+    }
+
+    /// The same, with so many slots.
+    fn with_slots(slots: usize) -> Self {
         let config = Config {
             sweep: 7,
             batch: 4,
             zero: 0x8000,
             // A region that stays busy is looked at a few times only.
             pause: 500_000_000,
-            ..Config::new([198, 18, 0, 1].into(), SLOTS as u32 + 1)
+            ..Config::new([198, 18, 0, 1].into(), slots as u32 + 1)
         };
         Self {
-            switch: Switch::new(SLOTS),
+            switch: Switch::new(slots),
             memories: BTreeMap::new(),
             controller: Controller::new(config),
             config,
@@ -110,7 +116,11 @@ impl World {
 
     /// Three compute blades and two memory blades.
     pub fn new() -> Self {
-        let mut world = Self::empty();
+        Self::empty().with_blades()
+    }
+
+    fn with_blades(mut self) -> Self {
+        let world = &mut self;
         for number in 0..2 {
             world.register(Node::Memory(number));
             world.run();
@@ -119,12 +129,17 @@ impl World {
             world.register(Node::Compute(blade(number)));
             world.run();
         }
-        world
+        self
     }
 
     /// The same, with a process of domain 1 on each compute blade, and memory of that many pages.
     pub fn with_memory(pages: u64, on_loss: OnLoss) -> (Self, Va) {
-        let mut world = Self::new();
+        Self::with_memory_of(SLOTS, pages, on_loss)
+    }
+
+    /// The same, with so many slots.
+    pub fn with_memory_of(slots: usize, pages: u64, on_loss: OnLoss) -> (Self, Va) {
+        let mut world = Self::with_slots(slots).with_blades();
         for number in 0..3 {
             world.enter(number, "domain", on_loss);
         }
@@ -514,13 +529,6 @@ impl World {
         }
     }
 
-    /// So many slots are not there from now on.
-    pub fn give_up_slots(&mut self, slots: usize) {
-        for _ in 0..slots {
-            self.take_slot();
-        }
-    }
-
     /// A packet that was admitted before opens a slot for a page, to be read by blade 0.
     pub fn open_in_switch(&mut self, va: Va) {
         let index = self.take_slot();
@@ -583,60 +591,10 @@ impl World {
 
     // What must be so whenever nothing is left to do.
 
-    pub fn check(&mut self) {
-        self.check_but_for(0);
-    }
-
-    /// The same, where so many slots are not there.
-    pub fn check_but_for(&mut self, slots: usize) {
+    pub fn check(&self) {
         assert!(self.controller.is_idle(), "{:?}", self.controller);
-        let Some(Seen::Tables(found)) = self.switch.execute(&Act::ReadTables) else {
-            panic!("tables can be read");
-        };
-        let wanted: BTreeMap<_, _> = self.controller.books().all_wanted().collect();
-        let found: BTreeMap<_, _> = found.into_iter().collect();
-        let keys = |of: &BTreeMap<_, _>| of.keys().copied().collect::<Vec<_>>();
-        assert_eq!(keys(&found), keys(&wanted));
-        for (index, slot) in self.switch.slots().iter().enumerate() {
-            if slot.word.state() == State::Free {
-                continue;
-            }
-            assert!(
-                slot.word.state() != State::Locked || slot.word.prior() == Some(Prior::Lost),
-                "slot {index} is locked: {:?}",
-                slot.word
-            );
-            let region = slot
-                .region
-                .expect("a slot that is not free covers something");
-            for page in region.pages() {
-                assert_eq!(
-                    self.switch.tables().slot(page),
-                    Some(index),
-                    "{page} of {region}"
-                );
-            }
-            let here = self.controller.books().blades.computes();
-            assert!(
-                slot.word.blades().minus(here).is_empty(),
-                "{:?} names a blade that is gone",
-                slot.word
-            );
-        }
-        let used = self
-            .switch
-            .slots()
-            .iter()
-            .filter(|slot| slot.word.state() != State::Free)
-            .count();
-        let all = self.switch.free_slots() + used + slots;
-        assert_eq!(all, SLOTS, "slots are lost");
-        for page in self.switch.tables().pages.keys() {
-            assert!(
-                self.controller.books().domains.vma_at(*page).is_some(),
-                "{page} is of no vma"
-            );
-        }
+        let wrong = disagreement(&self.controller, &self.switch);
+        assert_eq!(wrong.map(|wrong| wrong.to_string()), None);
         let restored = mind_machines::controller::books::Books::restore(self.records.clone());
         assert_eq!(restored.domains, self.controller.books().domains);
         assert_eq!(restored.memory, self.controller.books().memory);

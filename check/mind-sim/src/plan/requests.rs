@@ -26,6 +26,7 @@ pub(super) fn plan(seed: u64) -> Plan {
             order: random.u8(0..=4),
             is_writable: random.u8(0..8) != 0,
             is_mapped: random.u8(0..4) != 0,
+            is_named: random.u8(0..4) == 0,
         })
         .collect();
     let until = random.u64(20 * MILLISECOND..100 * MILLISECOND);
