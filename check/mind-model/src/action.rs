@@ -78,6 +78,8 @@ pub enum Action {
     Split,
     /// The region's halves are to be merged.
     Merge,
+    /// Slots are to be taken back.
+    Reclaim,
     /// A program maps memory, where none is mapped.
     Map,
     /// A program unmaps the memory.
@@ -186,6 +188,9 @@ pub fn actions(world: &World, out: &mut Vec<Action>) {
     }
     if budget.merges > 0 {
         out.push(Action::Merge);
+    }
+    if budget.reclaims > 0 {
+        out.push(Action::Reclaim);
     }
     if budget.rights() > 0 && !world.rights.is_changing() && world.asker().is_some() {
         let is_mapped = world.rights.most != PermissionClass::None;

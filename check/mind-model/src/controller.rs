@@ -7,7 +7,11 @@ use mind_api::{
     errno::{Errno, Failure},
     message::{BladeKind, Command, OnLoss, RegionChange, Registration, Reply, Report, Request},
 };
-use mind_common::id::Connection;
+use mind_common::{
+    addr::Region,
+    directory::{State, Word},
+    id::{BladeSet, Connection},
+};
 use mind_machines::{
     Node,
     controller::{Act, Config, Input, Output, Seen, Session, books::tables::Key},
@@ -67,13 +71,37 @@ fn session(connection: Connection) -> Session {
 
 /// Whether a packet can tell when it is done.
 const fn is_seen(act: &Act) -> bool {
-    !matches!(act, Act::Keep { .. } | Act::Find { .. })
+    !matches!(
+        act,
+        Act::Keep { .. } | Act::Find { .. } | Act::LookForUses { .. }
+    )
 }
 
 impl World {
     /// Hands the controller something.
     pub(crate) fn tell(&mut self, input: Input) {
         Arc::make_mut(&mut self.controller).handle(0, input);
+    }
+
+    /// The region has a slot, as if a blade had touched it; of the setting's order.
+    pub(crate) fn touch(&mut self) {
+        let slot = match self.switch.execute(&Act::TakeSlot) {
+            Some(Seen::Slot(Some(slot))) => slot,
+            _ => return,
+        };
+        let Some(region) = Region::containing(page(0), self.setting.order) else {
+            return;
+        };
+        let word = Word::default().settled(State::Invalid, BladeSet::EMPTY);
+        for act in [
+            Act::Open { slot, region, word },
+            Act::Assign {
+                region,
+                slot: Some(slot),
+            },
+        ] {
+            self.switch.execute(&act);
+        }
     }
 
     /// A blade's agent registers, on a session of its own.
@@ -194,6 +222,11 @@ impl World {
                 {
                     self.rights_changed();
                 }
+            }
+            // Each packet is handled in one step.
+            Output::WaitForPackets { operation } => {
+                let result = Seen::Done(Ok(()));
+                self.tell(Input::Done { operation, result });
             }
             Output::Order {
                 session,

@@ -138,7 +138,7 @@ pub fn cache_agrees(world: &World) -> bool {
                 PermissionClass::Read => {
                     !matches!(phase, Phase::Absent | Phase::Reading | Phase::Acquiring)
                 }
-                PermissionClass::None => {
+                PermissionClass::Lost | PermissionClass::None => {
                     matches!(phase, Phase::Absent | Phase::Reading | Phase::Acquiring)
                 }
             }

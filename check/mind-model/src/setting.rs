@@ -27,6 +27,8 @@ pub struct Budget {
     pub splits: u8,
     /// Two regions are merged.
     pub merges: u8,
+    /// Slots are taken back.
+    pub reclaims: u8,
     /// A program unmaps the memory.
     pub unmaps: u8,
     /// A program maps memory again.
@@ -55,6 +57,8 @@ pub struct Setting {
     pub slots: usize,
     /// Pages that a blade has room for.
     pub capacity: usize,
+    /// Whether the region has no slot at first, and gets one of a unit.
+    pub is_untouched: bool,
     /// Whether the region is split at first.
     pub is_split: bool,
     /// Whether a page's residency lasts until its timer fires.
@@ -71,6 +75,7 @@ impl Setting {
         order: 1,
         slots: 1,
         capacity: 2,
+        is_untouched: false,
         is_split: false,
         is_locked: false,
         budget: Budget {
@@ -86,6 +91,7 @@ impl Setting {
             resets: 0,
             splits: 0,
             merges: 0,
+            reclaims: 0,
             unmaps: 0,
             maps: 0,
             protects: 0,

@@ -21,6 +21,13 @@ const HALVES: Setting = Setting {
     slots: 2,
     ..TWO
 };
+/// No blade has touched its region.
+const UNTOUCHED: Setting = Setting {
+    order: 2,
+    slots: 2,
+    is_untouched: true,
+    ..TWO
+};
 const THREE: Setting = Setting {
     blades: 3,
     pages: 2,
@@ -212,6 +219,40 @@ pub const QUICK: &[Named] = &[
             unmaps: 1,
             maps: 1,
             ..faults(2)
+        },
+    ),
+    complete(
+        "the region is touched first, by both blades",
+        UNTOUCHED,
+        Budget {
+            losses: 1,
+            ..faults(3)
+        },
+    ),
+    complete(
+        "the region does without its slot, and is touched again",
+        UNTOUCHED,
+        Budget {
+            reclaims: 1,
+            ..faults(3)
+        },
+    ),
+    complete(
+        "a blade crashes while its region is to do without a slot",
+        UNTOUCHED,
+        Budget {
+            reclaims: 1,
+            crashes: 1,
+            ..faults(2)
+        },
+    ),
+    complete(
+        "memory is unmapped while its region is touched first",
+        UNTOUCHED,
+        Budget {
+            unmaps: 1,
+            maps: 1,
+            ..faults(3)
         },
     ),
     complete(

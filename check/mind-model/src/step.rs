@@ -8,6 +8,7 @@ use mind_common::{id::BladeId, refusal::Refusal, verdict::Verdict, wire::Cost};
 use mind_machines::{
     Node,
     compute::{self, Access},
+    controller::Input,
     datagram::{Body, Datagram, PageRequest},
 };
 
@@ -120,6 +121,10 @@ impl World {
             Action::Merge => {
                 self.budget.merges -= 1;
                 self.operate(RegionChange::Merge);
+            }
+            Action::Reclaim => {
+                self.budget.reclaims -= 1;
+                self.tell(Input::Short);
             }
             Action::Map => {
                 self.budget.maps -= 1;

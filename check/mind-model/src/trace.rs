@@ -121,6 +121,7 @@ fn describe(world: &World, action: &Action) -> (Place, String) {
         Action::Resend(blade) => (Place::Blade(*blade), "sends its operation again".to_owned()),
         Action::Crash(blade) => (Place::Blade(*blade), "CRASHES".to_owned()),
         Action::Rejoin(blade) => (Place::Blade(*blade), "comes back".to_owned()),
+        Action::Reclaim => (Place::Controller, "told that few slots are left".to_owned()),
         Action::Reset => (Place::Controller, "asked for a reset".to_owned()),
         Action::Split => (Place::Controller, "asked for a split".to_owned()),
         Action::Merge => (Place::Controller, "asked for a merge".to_owned()),

@@ -153,6 +153,9 @@ impl World {
         }
         world.ask_for(PermissionClass::Write);
         world.settle();
+        if !setting.is_untouched {
+            world.touch();
+        }
         if setting.is_split {
             world.operate(RegionChange::Split);
             world.settle();

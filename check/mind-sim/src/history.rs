@@ -278,7 +278,7 @@ impl History<'_> {
                 Some(format!("o{} → {to}: {text}", operation.0))
             }
             Output::Event(event) => self.event(event),
-            Output::Act { .. } | Output::Reply { .. } => None,
+            Output::Act { .. } | Output::Reply { .. } | Output::WaitForPackets { .. } => None,
         }
     }
 
@@ -337,7 +337,7 @@ impl History<'_> {
                 self.names.insert(*session, node.to_string());
                 return Some(format!("{node} is back"));
             }
-            Input::Report { .. } | Input::Done { .. } => return None,
+            Input::Report { .. } | Input::Done { .. } | Input::Short => return None,
         };
         let is_about = match *request {
             Request::ReportStuck { va }

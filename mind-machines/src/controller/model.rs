@@ -66,6 +66,9 @@ impl Controller {
     /// given, what is to be recorded, what was lost, and the words of failures.
     pub fn normalize(&mut self) {
         self.books.forget_history();
+        // They say which slots are taken back first, of which there are few.
+        self.uses.clear();
+        self.hand = 1;
         for operation in self.operations.values_mut() {
             operation.lost.clear();
             for (_, result) in &mut operation.heard {

@@ -134,7 +134,7 @@ impl Controller {
         if reclaiming.looked + 1 >= self.config.slots {
             if reclaiming.pass == Pass::All && !reclaiming.has_found {
                 // All that there is, is lost or being changed.
-                operation.waits = Waits::Until(now.saturating_add(self.config.optional));
+                operation.waits = Waits::Until(now.saturating_add(self.config.optional.max(1)));
             }
             reclaiming.looked = 0;
             reclaiming.has_found = false;

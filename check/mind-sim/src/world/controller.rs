@@ -71,6 +71,12 @@ impl World<'_> {
                     self.act(operation, &act);
                     return self.step_later();
                 }
+                // Each packet is handled in one step.
+                Output::WaitForPackets { operation } => {
+                    let result = Seen::Done(Ok(()));
+                    self.controller
+                        .handle(now, Input::Done { operation, result });
+                }
                 Output::Order {
                     session,
                     order,

@@ -112,7 +112,7 @@ pub(crate) struct Args {
     /// At SIGTERM, leave data plane and blades as they are, for a controller that comes after this one.
     #[arg(long)]
     keep: bool,
-    /// Directory slots: regions, of 16 KiB at first, that can be mapped at a time.
+    /// Directory slots: regions, of 16 KiB at first, that can be cached at a time; at most 160 bytes of kernel memory each.
     #[arg(long, default_value_t = 262_144)]
     slots: u32,
     /// Load a switch that loses packets when a test tells it to.
