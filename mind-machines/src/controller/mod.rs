@@ -14,13 +14,14 @@
 //! * `operation`: operations, their tasks and claims; `index`: which of them may go on, and how they are found,
 //! * `decide`: what a request means,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
-//! * `blades`: blades join, are fenced, and what is lost with them,
+//! * `leaving`: processes leave, vmas are closed and freed; `blades`: blades join, are fenced, and what is lost with them,
 //! * `takeover`: a controller that follows another.
 //!
 //! # What is kept, and when
 //!
 //! Whatever changes in the books is recorded before it is answered, and before anything is done that cannot be undone:
-//! a blade's departure before words forget it, the end of a vma before its regions are freed. Tables follow the books
+//! a blade's departure before words forget it, the end of a vma before its regions are freed. That a process has left its
+//! domain says what it gives up: the ends of those vmas are recorded later, part by part. Tables follow the books
 //! before the record is written: a controller that dies in between is followed by one that finds entries which should
 //! not be there, and takes them out. Only a new vma is recorded first, since blades may have copies of it as soon as the
 //! tables allow it. No other operation comes between a decision, its tables and its record.
@@ -33,6 +34,7 @@ mod change;
 mod decide;
 mod index;
 pub mod interface;
+mod leaving;
 #[cfg(feature = "model")]
 mod model;
 mod operation;
@@ -162,6 +164,8 @@ pub struct Controller {
     installed: BTreeMap<tables::Key, tables::Value>,
     /// Slots of no region.
     free: BTreeSet<u32>,
+    /// Vmas that are to be freed after the one that is being freed, by their domain.
+    freeing: BTreeMap<u32, BTreeSet<u64>>,
     sessions: Sessions,
     stage: Stage,
     operations: BTreeMap<OperationId, Operation>,
@@ -210,6 +214,7 @@ impl Controller {
             books,
             installed: BTreeMap::new(),
             free: BTreeSet::new(),
+            freeing: BTreeMap::new(),
             sessions: Sessions::default(),
             stage,
             operations: BTreeMap::new(),
@@ -415,7 +420,13 @@ impl Controller {
             }
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
             Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
-            Task::Exit(domain, process) => self.exit(id, operation, domain, process),
+            Task::LeaveDomains(incarnation, from) => {
+                self.leave_domains(id, operation, incarnation, from)
+            }
+            Task::MarkLost(incarnation, lost) => self.mark_lost(operation, incarnation, lost),
+            Task::GiveUp(giving) => self.give_up(id, operation, giving),
+            Task::FreeNext(domain) => self.free_next(domain),
+            Task::FlushLost(memory, from) => self.flush_lost(operation, memory, from),
             Task::TakeOver(taking_over) => {
                 self.proceed_with_takeover(now, id, operation, taking_over)
             }
