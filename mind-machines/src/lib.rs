@@ -11,7 +11,8 @@
 //! * [`datagram`]: datagrams, with a page or what stands for one,
 //! * [`switch`]: the directory, the tables beside it, and what becomes of a packet,
 //! * [`memory`]: a memory blade's pages,
-//! * [`controller`]: registration of blades, and changes of regions.
+//! * [`controller`]: registration of blades, and changes of regions,
+//! * [`agreement`]: what controller and switch agree on when the controller rests.
 //!
 //! Not modelled: a packet's bytes (lengths, checksums, time to live, tags), ports without a device,
 //! and races between processors within one packet (the verdicts `contended`, `no-origin` of an
@@ -28,6 +29,7 @@ macro_rules! seeded {
     }};
 }
 
+pub mod agreement;
 pub mod compute;
 pub mod controller;
 pub mod datagram;

@@ -67,8 +67,8 @@ impl Model for Protocol {
                 property::rights_are_kept(&state.world())
             }),
             always(
-                "slots and vmas agree when the controller rests",
-                |_, state| property::slots_agree(&state.world()),
+                "controller and switch agree when the controller rests",
+                |_, state| property::controller_agrees(&state.world()),
             ),
             always("directory and caches agree when quiet", |_, state| {
                 property::directory_agrees(&state.world())

@@ -7,7 +7,7 @@ use mind_common::{
     refusal::Refusal,
     verdict::Verdict,
 };
-use mind_machines::{compute::page::Phase, switch::Slot};
+use mind_machines::{agreement::disagreement, compute::page::Phase};
 
 use crate::{
     action::progress,
@@ -86,25 +86,9 @@ pub fn rights_are_kept(world: &World) -> bool {
         .all(|number| copies(world, number).all(|(_, mapping, _)| mapping <= world.rights.most))
 }
 
-/// When the controller rests, each slot is free, or the one that all pages of its region find, and that is in a vma.
-pub fn slots_agree(world: &World) -> bool {
-    if !world.controller.is_idle() {
-        return true;
-    }
-    let slots = world.switch.slots().iter().enumerate();
-    let used: Vec<_> = slots
-        .filter(|(_, slot)| slot.word.state() != State::Free)
-        .collect();
-    let domains = &world.controller.books().domains;
-    let is_well = |(index, slot): &(usize, &Slot)| {
-        slot.word.state() != State::Locked
-            && slot.region.is_some_and(|region| {
-                let mut pages = region.pages();
-                domains.vma_at(region.base()).is_some()
-                    && pages.all(|page| world.switch.tables().slot(page) == Some(*index))
-            })
-    };
-    used.iter().all(is_well) && used.len() + world.controller.free_slots() == world.setting.slots
+/// When the controller rests, it and the switch agree ([`disagreement`]).
+pub fn controller_agrees(world: &World) -> bool {
+    disagreement(&world.controller, &world.switch).is_none()
 }
 
 /// When nothing is under way, the directory lists every blade with a copy, and as owner the blade

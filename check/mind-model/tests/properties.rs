@@ -10,8 +10,8 @@ use mind_model::{
     action::Action,
     liveness::walk,
     property::{
-        Violation, acknowledged_is_kept, cache_agrees, directory_agrees, is_quiet, latest_is_read,
-        no_deadlock, nothing_wrong, rights_are_kept, single_writer, slots_agree,
+        Violation, acknowledged_is_kept, cache_agrees, controller_agrees, directory_agrees,
+        is_quiet, latest_is_read, no_deadlock, nothing_wrong, rights_are_kept, single_writer,
     },
     settings::{FULL, QUICK},
     step::step,
@@ -103,7 +103,7 @@ const BROKEN: [(&str, Holds, Spoil); 9] = [
         world.rights.most = PermissionClass::None;
         is_had
     }),
-    ("pages find no slot", slots_agree, |world| {
+    ("pages find no slot", controller_agrees, |world| {
         let is_mapped = !world.switch.tables().pages.is_empty();
         world.switch.tables_mut().pages.clear();
         is_mapped && world.controller.is_idle()

@@ -54,8 +54,16 @@ impl Failure {
             | Self::Refusal(_, page, _)
             | Self::Unlisted(_, page, _)
             | Self::Disagrees(_, page)
+            | Self::Denied(_, page)
+            | Self::Broken(page)
+            | Self::Written(_, page)
+            | Self::Forgotten(_, page)
             | Self::Silent(page) => Some(*page),
-            Self::Endless(_) | Self::Stuck(_) | Self::Gone(_) | Self::Busy(_) => None,
+            Self::Endless(_)
+            | Self::Stuck(_)
+            | Self::Gone(_)
+            | Self::Busy(_)
+            | Self::Disagreement(_) => None,
         }
     }
 }

@@ -27,6 +27,8 @@ mod world;
 
 use mind_common::{addr::Va, id::BladeId, refusal::Refusal};
 
+use mind_machines::agreement::Disagreement;
+
 use coverage::Coverage;
 pub use flaw::Flaw;
 use plan::Plan;
@@ -90,6 +92,25 @@ pub enum Failure {
     /// A copy differs from the last write.
     #[error("{0} has another {1} than was written last, when all is quiet or it is cut off")]
     Disagrees(String, Va),
+    /// Controller and switch do not agree, though the controller has nothing to do.
+    #[error("the controller has nothing to do, and {0}")]
+    Disagreement(Disagreement),
+    /// An access is denied that was promised.
+    #[error("{0} is denied {1}, which was answered as mapped, and whose end nobody has asked for")]
+    Denied(BladeId, Va),
+    /// The switch allows something else than was promised.
+    #[error(
+        "{0} was answered as mapped, nobody has asked for its end, and the switch allows something else than was answered"
+    )]
+    Broken(Va),
+    /// A page is written that was to be read only.
+    #[error("a program on {0} writes {1}, which was answered as read-only")]
+    Written(BladeId, Va),
+    /// A named area is not where it was.
+    #[error(
+        "area `{0}` is not found at {1}, where it was, though nobody has asked to remove its name"
+    )]
+    Forgotten(String, Va),
     /// Writes were lost, and the controller does not report it.
     #[error("writes to {0} are lost, and the controller does not report it")]
     Silent(Va),

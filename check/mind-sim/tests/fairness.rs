@@ -65,6 +65,7 @@ fn plan(seed: u64, network_faults: NetworkFaults) -> Plan {
             order: 0,
             is_writable: true,
             is_mapped: true,
+            is_named: false,
         }],
         programs: (0..BLADES)
             .map(|number| Program {

@@ -54,6 +54,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
         order: 2,
         is_writable: true,
         is_mapped: true,
+        is_named: false,
     });
     let programs = (0..blades).map(|number| Program {
         blade: BladeId::from_low_bits(number.into()),

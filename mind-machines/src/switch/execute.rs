@@ -9,6 +9,7 @@ use mind_common::{
     },
     id::{BladeId, DomainId},
     permission::PermissionClass,
+    table::{self, PEER_PRESENT, Peer},
 };
 
 use super::{Port, Switch, Tables};
@@ -93,7 +94,7 @@ impl Switch {
                 self.install(*key, *value);
                 Seen::Done(Ok(()))
             }
-            Act::ReadTables => Seen::Tables(self.tables.entries()),
+            Act::ReadTables => Seen::Tables(self.tables.entries().collect()),
             Act::ReadSlots { from, most } => self.read_slots(*from, *most),
             Act::Reindex { regions } => {
                 self.tables_mut().pages.clear();
@@ -188,13 +189,25 @@ impl Switch {
         }
     }
 
+    /// What is kept here of an entry's value: addresses of hosts are not.
+    pub(crate) const fn kept(value: Value) -> Value {
+        match value {
+            Value::Peer(peer) => Value::Peer(Peer {
+                ipv4: [0; 4],
+                mac: [0; 6],
+                ..peer
+            }),
+            other => other,
+        }
+    }
+
     fn install(&mut self, key: Key, value: Option<Value>) {
         let tables = self.tables_mut();
         match (key, value) {
             (Key::Port(port), Some(Value::Port(entry))) => {
                 let port = node_at(port);
                 let behind = match mind_common::id::Connection::from_qp(entry.connection) {
-                    Some(connection) if entry.kind() == mind_common::table::PortKind::Compute => {
+                    Some(connection) if entry.kind() == table::PortKind::Compute => {
                         Port::Compute(connection)
                     }
                     _ => Port::Memory,
@@ -250,15 +263,16 @@ fn loss(word: Word, gone: BladeId) -> Option<mind_common::directory::machine::St
 
 impl Tables {
     /// All entries, as the controller reads them.
-    fn entries(&self) -> Vec<(Key, Value)> {
-        use mind_common::table::{self, PEER_PRESENT, Peer};
-        let present = |node, connection| Peer {
-            ipv4: [0; 4],
-            mac: [0; 6],
-            flags: PEER_PRESENT,
-            ifindex: port_of(node).0,
-            connection,
-        };
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Value)> {
+        fn present(node: Node, connection: u32) -> Peer {
+            Peer {
+                ipv4: [0; 4],
+                mac: [0; 6],
+                flags: PEER_PRESENT,
+                ifindex: port_of(node).0,
+                connection,
+            }
+        }
         let ports = self.ports.iter().map(|(node, port)| {
             let entry = match (port, node) {
                 (Port::Compute(connection), _) => table::Port::compute(*connection),
@@ -289,10 +303,6 @@ impl Tables {
                 (Key::Protection(domain.0, *prefix), Value::Protection(class))
             });
         let blades = ports.chain(compute).chain(memory);
-        blades
-            .chain(translation)
-            .chain(grants)
-            .chain(protection)
-            .collect()
+        blades.chain(translation).chain(grants).chain(protection)
     }
 }

@@ -15,6 +15,7 @@ use mind_common::{
 };
 use mind_machines::{
     Node,
+    agreement::disagreement,
     controller::{
         Act, Config, Controller, Event, Input, Output, Seen, Session,
         books::{
@@ -545,54 +546,10 @@ impl World {
 
     // What must be so whenever nothing is left to do.
 
-    pub fn check(&mut self) {
+    pub fn check(&self) {
         assert!(self.controller.is_idle(), "{:?}", self.controller);
-        let Some(Seen::Tables(found)) = self.switch.execute(&Act::ReadTables) else {
-            panic!("tables can be read");
-        };
-        let wanted: BTreeMap<_, _> = self.controller.books().all_wanted().collect();
-        let found: BTreeMap<_, _> = found.into_iter().collect();
-        let keys = |of: &BTreeMap<_, _>| of.keys().copied().collect::<Vec<_>>();
-        assert_eq!(keys(&found), keys(&wanted));
-        for (index, slot) in self.switch.slots().iter().enumerate() {
-            if slot.word.state() == State::Free {
-                continue;
-            }
-            assert!(
-                slot.word.state() != State::Locked || slot.word.prior() == Some(Prior::Lost),
-                "slot {index} is locked: {:?}",
-                slot.word
-            );
-            let region = slot
-                .region
-                .expect("a slot that is not free covers something");
-            for page in region.pages() {
-                assert_eq!(
-                    self.switch.tables().slot(page),
-                    Some(index),
-                    "{page} of {region}"
-                );
-            }
-            let here = self.controller.books().blades.computes();
-            assert!(
-                slot.word.blades().minus(here).is_empty(),
-                "{:?} names a blade that is gone",
-                slot.word
-            );
-        }
-        let used = self
-            .switch
-            .slots()
-            .iter()
-            .filter(|slot| slot.word.state() != State::Free)
-            .count();
-        assert_eq!(self.controller.free_slots() + used, SLOTS, "slots are lost");
-        for page in self.switch.tables().pages.keys() {
-            assert!(
-                self.controller.books().domains.vma_at(*page).is_some(),
-                "{page} is of no vma"
-            );
-        }
+        let wrong = disagreement(&self.controller, &self.switch);
+        assert_eq!(wrong.map(|wrong| wrong.to_string()), None);
         let restored = mind_machines::controller::books::Books::restore(self.records.clone());
         assert_eq!(restored.domains, self.controller.books().domains);
         assert_eq!(restored.memory, self.controller.books().memory);

@@ -89,6 +89,7 @@ pub fn plan(deployment: &Deployment, areas: usize, flaw: Option<Flaw>, random: &
                 order: INITIAL_REGION_ORDER,
                 is_writable: true,
                 is_mapped: true,
+                is_named: false,
             };
             areas
         ],

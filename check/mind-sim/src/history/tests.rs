@@ -28,6 +28,7 @@ fn plan() -> Plan {
         order: 0,
         is_writable: true,
         is_mapped: true,
+        is_named: false,
     };
     let [first, second] = [1, 2].map(|at| Op::Until(at * MILLISECOND));
     Plan {

@@ -72,6 +72,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         order: 1 + u8::from(random.u8(0..4) == 0),
         is_writable: true,
         is_mapped: true,
+        is_named: false,
     };
     let network_faults = network_faults(random, kind);
     let programs = programs(random, kind, blades, area);

@@ -4,8 +4,8 @@ use mind_common::id::BladeId;
 use mind_machines::Node;
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, OnLoss, Op,
-    Place, Plan, Program, QUICK, blade, generator,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
+    OnLoss, Op, Place, Plan, Program, QUICK, blade, generator,
 };
 
 /// The run of a seed.
@@ -57,6 +57,7 @@ fn areas(random: &mut fastrand::Rng, domains: usize) -> Vec<Area> {
             order: random.u8(0..=5),
             is_writable: random.u8(0..12) != 0,
             is_mapped: random.u8(0..12) != 0,
+            is_named: random.u8(0..8) == 0,
         };
         areas.push(area);
         if random.u8(0..4) == 0 {
@@ -182,7 +183,10 @@ pub(super) fn exit(random: &mut fastrand::Rng, blade: BladeId, domain: usize) ->
 /// The controller dies at any point of what it does; most blades' agents come back in time.
 pub(super) fn controller_dies(random: &mut fastrand::Rng, blades: u8) -> Disturbance {
     Disturbance::ControllerDies {
-        outputs: random.u64(0..40),
+        moment: match random.bool() {
+            true => Moment::Outputs(random.u64(0..40)),
+            false => Moment::Answers(random.u64(0..3)),
+        },
         back: random.u64(0..20 * MILLISECOND),
         late: (random.u8(0..4) == 0).then(|| blade(random.u8(0..blades))),
     }

@@ -122,6 +122,8 @@ pub struct Area {
     pub is_writable: bool,
     /// Whether it is mapped from the beginning.
     pub is_mapped: bool,
+    /// Whether it has a name: it is opened and closed again, and stays until its name is removed.
+    pub is_named: bool,
 }
 
 impl Area {
@@ -179,6 +181,15 @@ impl Default for Load {
     }
 }
 
+/// When the controller dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// Before an output, after so many others.
+    Outputs(u64),
+    /// Right after it has answered that something is mapped, or done, after so many other such answers.
+    Answers(u64),
+}
+
 /// A disturbance of the system from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disturbance {
@@ -188,8 +199,8 @@ pub enum Disturbance {
     Mapping(Mapping, usize),
     /// The controller dies, and another one takes over with what was recorded and what the switch's tables say.
     ControllerDies {
-        /// After how many of its outputs; after 5 ms, if it has not as many.
-        outputs: u64,
+        /// When; after 5 ms, if that does not come before.
+        moment: Moment,
         /// After how many nanoseconds the other one begins.
         back: u64,
         /// The compute blade whose agent comes back too late, if there is one.
@@ -364,6 +375,7 @@ pub(crate) fn calm(until: u64) -> Plan {
             order: 1,
             is_writable: true,
             is_mapped: true,
+            is_named: false,
         }],
         programs: Vec::new(),
         pace: 1_000,

@@ -162,6 +162,7 @@ pub(super) fn plan(seed: u64) -> Plan {
             order: 1,
             is_writable: true,
             is_mapped: true,
+            is_named: false,
         }],
         programs: script.programs,
         pace: MICROSECOND,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Area, Change, DRAWN_WORDS, Disturbance, Image, Mapping, Op, Place, Plan};
+use super::{Area, Change, DRAWN_WORDS, Disturbance, Image, Mapping, Moment, Op, Place, Plan};
 
 /// The words of a page that are printed: those that plans use, and the following ones up to the
 /// last that is not zero.
@@ -57,9 +57,19 @@ impl fmt::Display for Area {
         let sent = [
             (!self.is_writable, "read-only"),
             (!self.is_mapped, "not mapped at first"),
+            (self.is_named, "named"),
         ];
         let mut sent = sent.iter().filter(|(is_so, _)| *is_so);
         sent.try_for_each(|(_, what)| write!(f, ", {what}"))
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outputs(outputs) => write!(f, "after {outputs} outputs"),
+            Self::Answers(answers) => write!(f, "with an answer, after {answers} others"),
+        }
     }
 }
 
@@ -76,15 +86,11 @@ impl fmt::Display for Disturbance {
                 write!(f, "the region of a{area}/{page} is merged")
             }
             Self::Mapping(mapping, area) => write!(f, "{mapping} a{area}"),
-            Self::ControllerDies {
-                outputs,
-                back,
-                late,
-            } => {
+            Self::ControllerDies { moment, back, late } => {
                 let back = Micros(back);
                 write!(
                     f,
-                    "the controller dies after {outputs} outputs, another one takes over {back} later"
+                    "the controller dies {moment}, another one takes over {back} later"
                 )?;
                 late.map_or(Ok(()), |blade| write!(f, ", {blade} comes back too late"))
             }

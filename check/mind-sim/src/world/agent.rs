@@ -139,6 +139,7 @@ impl World<'_> {
         }
         for call in agent.calls.into_values() {
             if let Purpose::Maps(_, mapping, area) = call.purpose {
+                self.promises.unanswered(&call.request);
                 self.mapped.answered(mapping, area, None);
             }
         }
@@ -201,6 +202,11 @@ impl World<'_> {
             }
             Purpose::Enters(thread, start) => self.has_entered(node, thread, start, body),
             Purpose::Maps(caller, mapping, area) => {
+                let now = self.queue.now();
+                if let Err(broken) = self.promises.answered(now, &call.request, &body) {
+                    self.fail(broken);
+                }
+                self.close_area(node, &call.request, &body);
                 let at = match (mapping, body) {
                     (_, Ok(Reply::Mapped { va, .. })) => Some(Some(Va(va))),
                     (Mapping::Map, _) | (Mapping::Unmap, Ok(_)) => Some(None),
@@ -213,6 +219,21 @@ impl World<'_> {
             }
             Purpose::Syncs(caller) => self.synced(caller, body.is_ok()),
             Purpose::Tells => {}
+        }
+    }
+
+    /// A process that has opened an area closes it again; the area stays as long as it has its name.
+    fn close_area(&mut self, node: Node, request: &Request, body: &Answer) {
+        if let (Request::OpenArea { domain, pid, .. }, Ok(Reply::Mapped { va, length })) =
+            (request, body)
+        {
+            let close = Request::Unmap {
+                domain: *domain,
+                pid: *pid,
+                va: *va,
+                length: *length,
+            };
+            self.ask(node, close, Purpose::Tells);
         }
     }
 

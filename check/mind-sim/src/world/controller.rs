@@ -1,6 +1,6 @@
 //! Drives the controller: what it wants is carried out one act at a time, so that packets come between any two.
 
-use mind_api::message::BladeKind;
+use mind_api::message::{BladeKind, Reply};
 use mind_common::addr::Va;
 use mind_machines::controller::{
     Act, Event as Told, Input, OperationId, Output, Seen,
@@ -62,7 +62,7 @@ impl World<'_> {
         }
         self.step_at = None;
         while let Some(output) = self.controller.poll(now) {
-            if self.dies_now() {
+            if self.dies_before_output() {
                 return;
             }
             self.record(What::Output(output.clone()));
@@ -79,10 +79,18 @@ impl World<'_> {
                 } => self.send_to_agent(session, Message::Command(order, command)),
                 Output::Reply {
                     session, id, body, ..
-                } => self.send_to_agent(session, Message::Reply(id, body)),
+                } => {
+                    let is_done = matches!(body, Ok(Reply::Mapped { .. } | Reply::Done));
+                    self.send_to_agent(session, Message::Reply(id, body));
+                    if is_done && self.dies_after_answer() {
+                        return;
+                    }
+                }
                 Output::Event(told) => self.told(told),
             }
         }
+        self.check_agreement();
+        self.check_promises();
         if let Some(until) = self.controller.deadline() {
             self.step_at(until.max(now + 1));
         }

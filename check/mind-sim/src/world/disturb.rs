@@ -29,6 +29,7 @@ impl World<'_> {
                 .mapped
                 .request(self.plan, (domain, KEEPER), mapping, area)
         {
+            self.promises.asked(&request);
             let purpose = Purpose::Maps(None, mapping, area);
             self.ask(self.keeper(), request, purpose);
         }
@@ -51,11 +52,9 @@ impl World<'_> {
                 }
             }
             Disturbance::Mapping(mapping, area) => self.keep_mapped(mapping, area),
-            Disturbance::ControllerDies {
-                outputs,
-                back,
-                late,
-            } => self.let_controller_die(outputs, back, late),
+            Disturbance::ControllerDies { moment, back, late } => {
+                self.let_controller_die(moment, back, late)
+            }
             Disturbance::MemoryCrash {
                 memory,
                 noticed,

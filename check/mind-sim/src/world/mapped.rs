@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mind_api::message::{Access as Class, Request};
+use mind_api::message::{Access as Class, Open, Request};
 use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE, Prefix, Va},
     id::DomainId,
@@ -14,6 +14,11 @@ use crate::{
     plan::{Mapping, Place, Plan},
     trace::Cell,
 };
+
+/// What a named area is called.
+fn name(number: usize) -> String {
+    format!("area {number}")
+}
 
 /// An area, as programs know it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,13 +83,27 @@ impl Mapped {
         let (area, known) = (plan.areas.get(number)?, self.areas.get_mut(number)?);
         let (domain, length) = (domain.0, area.length());
         if mapping == Mapping::Map {
-            if known.is_mapped || std::mem::replace(&mut known.is_asked, true) {
+            let makes_sense = area.is_named || !known.is_mapped;
+            if !makes_sense || std::mem::replace(&mut known.is_asked, true) {
                 return None;
             }
             let access = match area.is_writable {
                 true => Class::Write,
                 false => Class::Read,
             };
+            if area.is_named {
+                return Some(Request::OpenArea {
+                    domain,
+                    pid,
+                    name: name(number),
+                    length,
+                    access,
+                    open: match known.is_mapped {
+                        true => Open::Existing,
+                        false => Open::OrCreate,
+                    },
+                });
+            }
             return Some(Request::Map {
                 domain,
                 length,
@@ -105,11 +124,18 @@ impl Mapped {
                 if std::mem::replace(&mut known.is_asked, true) {
                     return None;
                 }
-                Request::Unmap {
-                    domain,
-                    pid,
-                    va,
-                    length,
+                match area.is_named {
+                    // It goes with its name, as no process keeps it open.
+                    true => Request::UnlinkArea {
+                        domain,
+                        name: name(number),
+                    },
+                    false => Request::Unmap {
+                        domain,
+                        pid,
+                        va,
+                        length,
+                    },
                 }
             }
         })

@@ -8,7 +8,7 @@
 //! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
 //! * [`network`], [`queue`]: cables and the clock,
 //! * [`disturb`], [`triggers`], [`flaws`]: disturbances, effects that follow events, and machines broken on purpose,
-//! * [`checker`], [`quiet`]: the checks at every load and at the end.
+//! * [`checker`], [`promises`], [`quiet`]: the checks at every load, at every answer and denial, and at rest.
 
 mod agent;
 pub(crate) mod checker;
@@ -23,6 +23,7 @@ pub(crate) mod mapped;
 mod memory;
 pub(crate) mod network;
 mod program;
+mod promises;
 pub(crate) mod queue;
 mod quiet;
 pub(crate) mod scripted;
@@ -66,6 +67,7 @@ use crate::{
     world::host::Machine,
     world::mapped::Mapped,
     world::network::Network,
+    world::promises::Promises,
     world::queue::Queue,
     world::scripted::{Barriers, ScriptedThread},
     world::takeover::Death,
@@ -172,6 +174,7 @@ pub(crate) struct World<'a> {
     pub(crate) persists: bool,
     pub(crate) checker: Checker,
     pub(crate) mapped: Mapped,
+    pub(crate) promises: Promises,
     pub(crate) log: Log,
     /// Whether blades join and areas are mapped, which takes no time.
     pub(crate) is_starting: bool,
@@ -245,6 +248,7 @@ impl<'a> World<'a> {
             persists: false,
             checker: Checker::default(),
             mapped: Mapped::new(plan.areas.len()),
+            promises: Promises::default(),
             log: Log::new(is_traced),
             is_starting: true,
             beginning: Vec::new(),

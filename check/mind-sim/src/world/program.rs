@@ -160,6 +160,7 @@ mod tests {
             order: 1,
             is_writable: true,
             is_mapped: true,
+            is_named: false,
         });
         let programs = [0, 0, 1].map(|domain| Program {
             blade: blade(0),

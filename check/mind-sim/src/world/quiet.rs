@@ -1,10 +1,11 @@
-//! The checks when no event is left: all threads have finished, and directory, caches and memory
-//! agree.
+//! The checks when the controller has nothing to do, and when no event is left: all threads have finished, and directory,
+//! caches and memory agree.
 
 use mind_common::{
     addr::Va,
     directory::{Prior, State},
 };
+use mind_machines::agreement::disagreement;
 
 use crate::{Failure, world::World};
 
@@ -24,6 +25,7 @@ impl World<'_> {
         if !self.controller.is_idle() {
             return self.fail(Failure::Busy("controller".into()));
         }
+        self.check_agreement();
         let busy = self.machines.iter().find(|(_, machine)| {
             let host = machine.host.as_ref();
             host.is_some_and(|host| !host.blade.is_quiet())
@@ -38,6 +40,13 @@ impl World<'_> {
             }
         }
         self.check_losses();
+    }
+
+    /// Controller and switch agree whenever the controller has nothing to do.
+    pub(crate) fn check_agreement(&mut self) {
+        if let Some(wrong) = disagreement(&self.controller, &self.switch) {
+            self.fail(Failure::Disagreement(wrong));
+        }
     }
 
     /// Copies are listed, and equal to the last write; so is memory, unless a blade has the page to

@@ -1,4 +1,4 @@
-//! The controller dies at any of its outputs, and another one takes over; agents come back to it.
+//! The controller dies before any of its outputs or right after an answer, and another one takes over; agents come back to it.
 
 use mind_api::message::Request;
 use mind_common::id::BladeId;
@@ -8,7 +8,7 @@ use mind_machines::{
 };
 
 use crate::{
-    plan::{DYING, GRACE, MILLISECOND},
+    plan::{DYING, GRACE, MILLISECOND, Moment},
     trace::What,
     world::agent::{Purpose, RESTART},
     world::{Event, World},
@@ -24,8 +24,8 @@ const LATE: u64 = GRACE + 200 * MILLISECOND;
 /// How the controller dies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Death {
-    /// Before which of its outputs.
-    outputs: u64,
+    /// When.
+    moment: Moment,
     /// How long until another one takes over, in nanoseconds.
     back: u64,
     /// The blade whose agent comes back too late.
@@ -33,26 +33,40 @@ pub(crate) struct Death {
 }
 
 impl World<'_> {
-    /// The controller dies before the so-manyth of its outputs, or after a while if it says less.
-    pub(crate) fn let_controller_die(&mut self, outputs: u64, back: u64, late: Option<BladeId>) {
+    /// The controller dies at that moment, or after a while if that does not come.
+    pub(crate) fn let_controller_die(&mut self, moment: Moment, back: u64, late: Option<BladeId>) {
         if self.death.is_none() && !self.is_down {
-            self.death = Some(Death {
-                outputs,
-                back,
-                late,
-            });
+            self.death = Some(Death { moment, back, late });
             self.queue.after(DYING, Event::Die(self.deaths));
         }
     }
 
     /// Whether the controller dies instead of saying something.
-    pub(crate) fn dies_now(&mut self) -> bool {
-        let Some(death) = &mut self.death else {
-            return false;
-        };
-        match death.outputs.checked_sub(1) {
-            Some(left) => death.outputs = left,
-            None => self.die(),
+    pub(crate) fn dies_before_output(&mut self) -> bool {
+        if let Some(Death {
+            moment: Moment::Outputs(outputs),
+            ..
+        }) = &mut self.death
+        {
+            match outputs.checked_sub(1) {
+                Some(left) => *outputs = left,
+                None => self.die(),
+            }
+        }
+        self.is_down
+    }
+
+    /// Whether the controller dies now that it has answered something.
+    pub(crate) fn dies_after_answer(&mut self) -> bool {
+        if let Some(Death {
+            moment: Moment::Answers(answers),
+            ..
+        }) = &mut self.death
+        {
+            match answers.checked_sub(1) {
+                Some(left) => *answers = left,
+                None => self.die(),
+            }
         }
         self.is_down
     }

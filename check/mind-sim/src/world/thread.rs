@@ -235,6 +235,7 @@ impl World<'_> {
             return self.done_with_op(number);
         };
         self.threads[number].state = State::AwaitsController;
+        self.promises.asked(&request);
         let node = Node::Compute(self.plan.programs[number].blade);
         let purpose = Purpose::Maps(Some((number, turn)), mapping, area);
         self.ask(node, request, purpose);
@@ -335,6 +336,13 @@ impl World<'_> {
         self.record(What::Stored(number, cell, value));
         if !is_cut {
             self.checker.stored(cell.page, image);
+            if let Some(domain) = self.threads[number].domain {
+                let page = PageRequest {
+                    page: cell.page,
+                    domain,
+                };
+                self.check_written(blade, page);
+            }
         }
     }
 
@@ -403,6 +411,9 @@ impl World<'_> {
                 let tables = self.switch.tables();
                 self.mapped.denies(tables, page, wanted, since)
             };
+            if refusal == Refusal::Denied {
+                self.check_denied(blade, page, wanted, since);
+            }
             if !is_denied && !self.may_fail(blade, page, refusal) {
                 self.fail(Failure::Refusal(blade, page.page, refusal));
             }
