@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-/// The calling side of a connection to the controller. Clones share it.
+/// The calling side of a connection to the controller. Clones share it; with the last one it ends.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -136,6 +136,26 @@ impl Client {
         limit: Duration,
     ) -> Result<(Self, mpsc::Receiver<ReceivedCommand>), ClientError> {
         let connection = connect(endpoint.into(), name, limit).await?;
+        Ok(Self::on(connection, limit))
+    }
+
+    /// The same on a connection that is there already, such as one that was made in another network namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the controller refuses.
+    pub async fn over(
+        stream: TcpStream,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(Self, mpsc::Receiver<ReceivedCommand>), ClientError> {
+        frame::prepare(&stream).map_err(lost)?;
+        let connection = greeted(Either::Left(stream), name, limit).await?;
+        Ok(Self::on(connection, limit))
+    }
+
+    /// The calling side of a connection that is greeted.
+    fn on(connection: Connection, limit: Duration) -> (Self, mpsc::Receiver<ReceivedCommand>) {
         let (sink, stream) = connection.split();
         let (outgoing, queue) = mpsc::unbounded_channel();
         let (commands, incoming) = mpsc::channel(WAITING_COMMANDS);
@@ -148,8 +168,8 @@ impl Client {
         };
         let shared = Arc::new(Mutex::new(shared));
         tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&shared), 0, commands));
-        Ok((Self { shared, limit }, incoming))
+        tokio::spawn(receive(stream, Arc::downgrade(&shared), 0, commands));
+        (Self { shared, limit }, incoming)
     }
 
     /// From now on a call outlives its connection: it waits for [`resume`](Self::resume), for as long as it may take.
@@ -190,7 +210,7 @@ impl Client {
             shared.connection
         };
         tokio::spawn(send(sink, queue));
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::downgrade(&self.shared);
         tokio::spawn(receive(stream, shared, connection, commands));
         Ok((reply, incoming))
     }
@@ -275,6 +295,15 @@ async fn connect(
     let stream = connected
         .map_err(|_| ClientError::Late(limit))?
         .map_err(|source| ClientError::Connect { endpoint, source })?;
+    greeted(stream, name, limit).await
+}
+
+/// The connection over a stream, once the controller has accepted the caller.
+async fn greeted(
+    stream: Either<TcpStream, UnixStream>,
+    name: &str,
+    limit: Duration,
+) -> Result<Connection, ClientError> {
     let mut connection = frame::framed(stream);
     timeout(limit, greet(&mut connection, name))
         .await
@@ -355,14 +384,15 @@ async fn send(
 
 async fn receive(
     mut stream: SplitStream<Connection>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Weak<Mutex<Shared>>,
     connection: u64,
     commands: mpsc::Sender<ReceivedCommand>,
 ) {
     while let Some(Ok(bytes)) = stream.next().await {
         match frame::decode(&bytes) {
             Ok(Frame::Reply { id, body }) => {
-                let waiting = lock(&shared).waiting.remove(&id);
+                let shared = shared.upgrade();
+                let waiting = shared.and_then(|shared| lock(&shared).waiting.remove(&id));
                 if let Some(waiting) = waiting {
                     // The call may have been given up.
                     waiting.answer.send(body).ok();
@@ -381,6 +411,9 @@ async fn receive(
             Err(_) => break,
         }
     }
+    let Some(shared) = shared.upgrade() else {
+        return;
+    };
     let mut shared = lock(&shared);
     if shared.connection != connection {
         return;

@@ -89,6 +89,21 @@ async fn a_controller_that_goes_ends_every_call() {
 }
 
 #[tokio::test]
+async fn a_connection_ends_with_the_last_client() {
+    let (mut connection, client, _commands) = pair(LIMIT).await;
+    let other = client.clone();
+    drop(client);
+    let call = tokio::spawn(async move { other.call(Request::Status).await });
+    let Frame::Request { id, .. } = take(&mut connection).await else {
+        panic!("expected a request");
+    };
+    let body = Ok(Reply::Done);
+    give(&mut connection, Frame::Reply { id, body }).await;
+    call.await.unwrap().unwrap();
+    assert!(connection.next().await.is_none());
+}
+
+#[tokio::test]
 async fn a_call_outlives_its_connection_and_is_made_again_under_its_number() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = at(&listener);
