@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -15,7 +16,7 @@ use tokio_util::either::Either;
 
 use mind_api::{
     VERSION,
-    errno::Failure,
+    errno::{Errno, Failure},
     message::{Command, Frame, Hello, Reply, Report, Request},
 };
 
@@ -63,7 +64,7 @@ struct Shared {
     /// The number of the current connection, from 0.
     connection: u64,
     /// To the current connection; closed if there is none.
-    outgoing: mpsc::UnboundedSender<Frame>,
+    outgoing: mpsc::UnboundedSender<Bytes>,
     waiting: BTreeMap<u64, Waiting>,
     next: u64,
     /// Whether calls wait for another connection when this one is lost.
@@ -78,10 +79,11 @@ impl Shared {
 
     /// Sends a request on the current connection; returns whether there is one. Requests with lower numbers than the
     /// frame's `answered` have their answer, or have been given up.
-    fn send(&self, id: u64, body: Request) -> bool {
+    fn send(&self, id: u64, body: Request) -> Result<bool, Failure> {
         let answered = self.waiting.keys().next().copied().unwrap_or(id);
         let frame = Frame::Request { id, answered, body };
-        self.outgoing.send(frame).is_ok()
+        let bytes = encoded(&frame)?;
+        Ok(self.outgoing.send(bytes).is_ok())
     }
 }
 
@@ -205,7 +207,8 @@ impl Client {
             shared.connection += 1;
             shared.outgoing = outgoing;
             for (id, waiting) in &shared.waiting {
-                shared.send(*id, waiting.body.clone());
+                // It was short enough for the connection before.
+                let _ = shared.send(*id, waiting.body.clone());
             }
             shared.connection
         };
@@ -241,8 +244,10 @@ impl Client {
             };
             shared.waiting.insert(id, waiting);
             let waits = Waits { client: self, id };
-            if !shared.send(id, body) && !shared.lasts {
-                drop(shared);
+            let sent = shared.send(id, body);
+            let lasts = shared.lasts;
+            drop(shared);
+            if !sent? && !lasts {
                 return Err(lost("it was closed"));
             }
             waits
@@ -258,7 +263,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection that it came by is lost: a number is valid only on its own connection.
+    /// When the connection that it came by is lost: a number is valid only on its own connection. An answer that is too
+    /// long for a frame is sent as the failure that it is.
     pub fn answer_command(
         &self,
         id: CommandId,
@@ -270,7 +276,11 @@ impl Client {
             return Err(lost("the connection that the command came by is gone"));
         }
         let frame = Frame::Carried { id, body };
-        shared.outgoing.send(frame).map_err(lost)
+        let bytes = encoded(&frame).or_else(|failure| {
+            let body = Err(failure);
+            encoded(&Frame::Carried { id, body })
+        });
+        shared.outgoing.send(bytes?).map_err(lost)
     }
 }
 
@@ -341,6 +351,15 @@ async fn open(endpoint: &Endpoint) -> io::Result<Either<TcpStream, UnixStream>> 
     }
 }
 
+/// The bytes of a frame.
+///
+/// # Errors
+///
+/// `EINVAL`: it is longer than a frame may be.
+fn encoded(frame: &Frame) -> Result<Bytes, Failure> {
+    frame::encode(frame).map_err(|error| Failure::new(Errno::EINVAL, error.to_string()))
+}
+
 fn lost(error: impl std::fmt::Display) -> ClientError {
     ClientError::Lost(error.to_string())
 }
@@ -366,15 +385,8 @@ async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientErro
     }
 }
 
-async fn send(
-    mut sink: SplitSink<Connection, bytes::Bytes>,
-    mut queue: mpsc::UnboundedReceiver<Frame>,
-) {
-    while let Some(frame) = queue.recv().await {
-        let Ok(bytes) = frame::encode(&frame) else {
-            // Only a request can be so long; it gets no answer.
-            continue;
-        };
+async fn send(mut sink: SplitSink<Connection, Bytes>, mut queue: mpsc::UnboundedReceiver<Bytes>) {
+    while let Some(bytes) = queue.recv().await {
         if sink.send(bytes).await.is_err() {
             return;
         }

@@ -290,8 +290,9 @@ async fn show(listener: TcpListener, handle: Handle, events: Arc<Events>) {
     let gather = move || {
         let (handle, events) = (handle.clone(), Arc::clone(&events));
         async move {
-            let status = handle.status().await.unwrap_or_default();
-            metrics::families(&status, &events)
+            let status = handle.status().await;
+            let status = status.inspect_err(|error| tracing::warn!(%error, "metrics are missing"));
+            metrics::families(&status.unwrap_or_default(), &events)
         }
     };
     if let Err(error) = page::serve(listener, gather).await {

@@ -1,5 +1,5 @@
-//! The testbed: namespaces as of blades, the controller's daemon in the switch's, and in each other one the address that
-//! a stand-in for its blade registers from.
+//! The testbed: namespaces as of blades, the controller's daemon in the switch's, and in each other one the address
+//! that a stand-in for its blade registers from.
 
 use std::{
     io::{Read as _, Write as _},

@@ -64,8 +64,8 @@ pub(super) struct Hung {
     pub(super) time: Duration,
 }
 
-/// Measures, round by round: requests of `pair`, and operations of `clients`, none of which is in the domain of the hung
-/// blade.
+/// Measures, round by round: requests of `pair`, and operations of `clients`, none of which is in the domain of the
+/// hung blade.
 pub(super) async fn measure(
     bed: &mut Bed,
     pair: &mut Pair,
@@ -104,7 +104,7 @@ async fn round(
     let mut turns = 0;
     while !blade.is_gone() && begin.elapsed() < ROUND {
         interrupt.check()?;
-        let (nanos, status) = timed(bed.operator().call(Request::Status)).await;
+        let (nanos, status) = timed(bed.operator().status()).await;
         status?;
         hung.status.add([nanos]);
         if turns % TURNS_PER_METRICS == 0 {
