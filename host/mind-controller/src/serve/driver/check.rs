@@ -36,6 +36,8 @@ use tokio::time::timeout;
 
 use super::{super::fdb::Bridge, Driver, Message, part::Part, tables};
 
+/// Checks that may go on at a time: each has a copy of the books.
+pub(super) const CHECKS: usize = 4;
 /// How often a check looks again that finds something.
 const LOOKS: u32 = 5;
 /// And after how long.
@@ -116,6 +118,7 @@ impl Driver {
         let Looked { mut asked, check } = looked;
         asked.looks += 1;
         if check.discrepancies.is_empty() || asked.looks > LOOKS {
+            self.checking = self.checking.saturating_sub(1);
             let Check {
                 compared,
                 discrepancies,

@@ -136,6 +136,15 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// Reaches what takes the messages.
+    pub(super) fn new(messages: mpsc::Sender<Message>, is_complete: watch::Receiver<bool>) -> Self {
+        Self {
+            messages,
+            sessions: Arc::new(AtomicU64::new(1)),
+            is_complete,
+        }
+    }
+
     /// A connection has begun: its session, and what resolves when the driver does not want it any more.
     pub(super) async fn open(
         &self,
@@ -220,6 +229,8 @@ pub(super) struct Driver {
     next_command: u64,
     /// Checks that wait until the machine has taken over.
     checks: Vec<check::Asked>,
+    /// Checks that are not answered yet.
+    checking: usize,
     /// Lists that are being made.
     scans: Scans,
     is_complete: watch::Sender<bool>,
@@ -250,11 +261,7 @@ impl Driver {
         };
         let (own, messages) = mpsc::channel(WAITING);
         let is_complete = watch::Sender::new(false);
-        let handle = Handle {
-            messages: own.clone(),
-            sessions: Arc::new(AtomicU64::new(1)),
-            is_complete: is_complete.subscribe(),
-        };
+        let handle = Handle::new(own.clone(), is_complete.subscribe());
         let driver = Self {
             controller,
             tables,
@@ -266,6 +273,7 @@ impl Driver {
             commands: HashMap::new(),
             next_command: OWN_COMMANDS,
             checks: Vec::new(),
+            checking: 0,
             scans: Scans::default(),
             is_complete,
             bridge: setup.bridge,

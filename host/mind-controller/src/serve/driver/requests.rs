@@ -52,7 +52,15 @@ impl Driver {
                 order,
                 limit,
             } => return self.list_regions((session, id), from..to, order, limit),
+            Request::Check if self.checking >= check::CHECKS => {
+                let message = format!(
+                    "the controller carries {} checks out, as many as it does: ask again later",
+                    check::CHECKS
+                );
+                Err(Failure::new(Errno::EBUSY, message))
+            }
             Request::Check => {
+                self.checking += 1;
                 return self.check(check::Asked {
                     session,
                     id,
