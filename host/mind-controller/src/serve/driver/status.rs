@@ -142,7 +142,8 @@ impl Driver {
         }
     }
 
-    /// Regions of a range, in an order; by address at once, otherwise when all of the range was looked at, step by step.
+    /// Regions of a range, in an order; by address at once, otherwise when all of the range was looked at, step by
+    /// step.
     pub(super) fn list_regions(
         &mut self,
         (session, id): (Session, u64),
