@@ -222,8 +222,9 @@ impl Controller {
                 ]);
                 Ok(())
             }
-            Request::ListCaches => {
-                operation.first([Task::Release, Task::Count(false)]);
+            Request::ListCaches { from, limit } => {
+                let counting = self.counting(from, limit);
+                operation.first([Task::Release, Task::Count(counting)]);
                 Ok(())
             }
             request => {
@@ -691,10 +692,9 @@ impl Controller {
 
     /// The vma is closing: its domain may do nothing with it any more.
     pub(super) fn disallow(&mut self, va: Va) -> VecDeque<tables::Key> {
-        let Some(vma) = self.books.domains.vma_mut(va) else {
+        let Some(vma) = self.books.domains.close_vma(va) else {
             return VecDeque::new();
         };
-        vma.is_closing = true;
         let (domain, length) = (vma.domain, vma.length);
         let area = vma.area.clone();
         if let Some(name) = area {

@@ -430,7 +430,7 @@ impl Controller {
             Task::TakeOver(taking_over) => {
                 self.proceed_with_takeover(now, id, operation, taking_over)
             }
-            Task::Count(is_asked) => self.count(now, id, operation, is_asked),
+            Task::Count(counting) => self.count(now, id, operation, counting),
         }
     }
 

@@ -170,8 +170,19 @@ pub(super) enum Task {
     FlushLost(u8, Va),
     /// Take over from another controller.
     TakeOver(TakingOver),
-    /// Ask all compute blades what they count.
-    Count(bool),
+    /// Ask compute blades what they count.
+    Count(Counting),
+}
+
+/// Blades are asked what they count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Counting {
+    /// Which compute blades.
+    pub(super) blades: BladeSet,
+    /// The next one that is not asked, if there is one.
+    pub(super) next: Option<mind_common::id::BladeId>,
+    /// Whether they were asked.
+    pub(super) is_asked: bool,
 }
 
 /// How far the opening of a region is.

@@ -160,6 +160,34 @@ pub struct Domain {
     /// What it may do with its vmas.
     #[serde(skip)]
     pub protection: Protection,
+    /// Its vmas that are not closing.
+    #[serde(skip)]
+    pub open: Open,
+}
+
+/// The vmas of a domain that are not closing, in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Open {
+    /// How many there are.
+    pub vmas: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Open {
+    fn add(&mut self, vma: &Vma) {
+        if !vma.is_closing {
+            self.vmas += 1;
+            self.bytes += vma.length;
+        }
+    }
+
+    fn take(&mut self, vma: &Vma) {
+        if !vma.is_closing {
+            self.vmas -= 1;
+            self.bytes -= vma.length;
+        }
+    }
 }
 
 impl Domain {
@@ -196,6 +224,12 @@ pub struct Domains {
 }
 
 impl Domains {
+    /// Domains of number `from` and above, by number.
+    pub fn from(&self, from: u32) -> impl Iterator<Item = (u32, &Domain)> {
+        let domains = self.domains.range(from..);
+        domains.map(|(number, domain)| (*number, domain))
+    }
+
     /// All domains, by number.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Domain)> {
         self.domains
@@ -228,7 +262,8 @@ impl Domains {
         self.vmas.get(&va.0)
     }
 
-    /// The vma that begins at `va`, to be changed in everything but its domain, place, name and users.
+    /// The vma that begins at `va`, to be changed in everything but its domain, place, name, users, and whether it is
+    /// closing.
     pub fn vma_mut(&mut self, va: Va) -> Option<&mut Vma> {
         self.vmas.get_mut(&va.0)
     }
@@ -311,6 +346,16 @@ impl Domains {
             left.extend(gone.map(|process| (*number, Some(*process))));
         }
         left
+    }
+
+    /// The vma that begins at `va` is closing from now on.
+    pub fn close_vma(&mut self, va: Va) -> Option<&Vma> {
+        let vma = self.vmas.get_mut(&va.0)?;
+        if let Some(domain) = self.domains.get_mut(&vma.domain) {
+            domain.open.take(vma);
+        }
+        vma.is_closing = true;
+        Some(vma)
     }
 
     /// The vma that an address is in.
@@ -409,6 +454,7 @@ impl Domains {
             areas: known.areas,
             opened: known.opened,
             protection: known.protection,
+            open: known.open,
             ..domain
         };
         self.domains.insert(number, domain);
@@ -436,8 +482,10 @@ impl Domains {
 
     /// Adds a vma.
     pub fn put_vma(&mut self, vma: Vma) {
+        self.take_vma(vma.va());
         let domain = self.domains.entry(vma.domain).or_default();
         domain.vmas.insert(vma.va().0);
+        domain.open.add(&vma);
         if let Some(name) = &vma.area {
             domain.areas.insert(name.clone(), vma.va().0);
         }
@@ -453,6 +501,7 @@ impl Domains {
         let vma = self.vmas.remove(&va.0)?;
         if let Some(domain) = self.domains.get_mut(&vma.domain) {
             domain.vmas.remove(&va.0);
+            domain.open.take(&vma);
             if let Some(name) = &vma.area {
                 domain.areas.remove(name);
             }

@@ -4,12 +4,17 @@
 //! deadline, and for nothing else, so that nothing that hangs delays it.
 //!
 //! * [`tables`]: acts on the maps of the data plane,
-//! * [`requests`]: what is answered without the machine, [`status`]: what operators see,
+//! * [`requests`]: what is answered without the machine,
+//! * [`status`] and [`listing`]: what operators see, of the data plane and of the books; each list comes in parts
+//!   ([`part`]), and one that is sorted is made between other work ([`scan`]),
 //! * [`check`]: whether books, tables and blades agree,
 //! * [`told`]: events, for the log and for metrics.
 
 mod check;
+mod listing;
+mod part;
 mod requests;
+mod scan;
 mod status;
 mod tables;
 mod told;
@@ -27,11 +32,11 @@ use std::{
 
 use anyhow::Result;
 use mind_api::{
-    Command, Failure, Reply, Request,
+    Command, Errno, Failure, Reply, Request,
     message::{BladeKind, Frame, Registration, Report},
-    operator::Status,
+    operator::{Discrepancy, Status},
 };
-use mind_connection::endpoint::Peer;
+use mind_connection::{ClientError, endpoint::Peer, lists};
 use mind_dataplane::Switch;
 use mind_machines::controller::{
     Act, Config, Controller, Input, Output, Seen, Session,
@@ -42,6 +47,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     copier::Copied, fdb::Bridge, metrics::Events, session::Trace, store::Store, tracer::Tracer,
 };
+use scan::Scans;
 use tables::Tables;
 
 /// Messages that may wait for the driver; connections wait with the next.
@@ -103,8 +109,8 @@ pub(super) enum Message {
     Checked(Box<check::Looked>),
     /// A check looks again.
     LookAgain(check::Asked),
-    /// The status is wanted.
-    Status(oneshot::Sender<Status>),
+    /// Something is asked by the controller's process itself, which is answered at once.
+    Ask(Request, oneshot::Sender<Result<Reply, Failure>>),
 }
 
 /// A connection, as the driver sees it.
@@ -115,6 +121,8 @@ pub(super) struct Connection {
     trace: Trace,
     /// Commands that are not answered yet.
     commands: BTreeSet<u64>,
+    /// What its last check has found.
+    discrepancies: Vec<Discrepancy>,
     /// Dropped, it ends the connection.
     _alive: oneshot::Sender<()>,
 }
@@ -128,6 +136,15 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// Reaches what takes the messages.
+    pub(super) fn new(messages: mpsc::Sender<Message>, is_complete: watch::Receiver<bool>) -> Self {
+        Self {
+            messages,
+            sessions: Arc::new(AtomicU64::new(1)),
+            is_complete,
+        }
+    }
+
     /// A connection has begun: its session, and what resolves when the driver does not want it any more.
     pub(super) async fn open(
         &self,
@@ -144,6 +161,7 @@ impl Handle {
             outgoing: outgoing.clone(),
             trace: trace.clone(),
             commands: BTreeSet::new(),
+            discrepancies: Vec::new(),
             _alive: alive,
         };
         self.send(Message::Opened(session, connection)).await;
@@ -160,11 +178,20 @@ impl Handle {
         self.is_complete.clone()
     }
 
-    /// The state of the system; `None` when the driver has ended.
-    pub(super) async fn status(&self) -> Option<Status> {
-        let (sender, status) = oneshot::channel();
-        self.send(Message::Status(sender)).await;
-        status.await.ok()
+    /// The state of the system, read part by part as an operator does.
+    ///
+    /// # Errors
+    ///
+    /// When the driver has ended.
+    pub(super) async fn status(&self) -> Result<Status, ClientError> {
+        lists::status(&|request| self.ask(request)).await
+    }
+
+    async fn ask(&self, request: Request) -> Result<Reply, ClientError> {
+        let (sender, answer) = oneshot::channel();
+        self.send(Message::Ask(request, sender)).await;
+        let ended = |_| ClientError::Lost("the controller is ending".to_owned());
+        Ok(answer.await.map_err(ended)??)
     }
 }
 
@@ -202,6 +229,10 @@ pub(super) struct Driver {
     next_command: u64,
     /// Checks that wait until the machine has taken over.
     checks: Vec<check::Asked>,
+    /// Checks that are not answered yet.
+    checking: usize,
+    /// Lists that are being made.
+    scans: Scans,
     is_complete: watch::Sender<bool>,
     bridge: Arc<Bridge>,
     pins: PathBuf,
@@ -230,11 +261,7 @@ impl Driver {
         };
         let (own, messages) = mpsc::channel(WAITING);
         let is_complete = watch::Sender::new(false);
-        let handle = Handle {
-            messages: own.clone(),
-            sessions: Arc::new(AtomicU64::new(1)),
-            is_complete: is_complete.subscribe(),
-        };
+        let handle = Handle::new(own.clone(), is_complete.subscribe());
         let driver = Self {
             controller,
             tables,
@@ -246,6 +273,8 @@ impl Driver {
             commands: HashMap::new(),
             next_command: OWN_COMMANDS,
             checks: Vec::new(),
+            checking: 0,
+            scans: Scans::default(),
             is_complete,
             bridge: setup.bridge,
             pins: setup.pins,
@@ -268,7 +297,8 @@ impl Driver {
     pub(super) async fn run(mut self) {
         loop {
             let is_idle = self.work();
-            if !is_idle {
+            let has_scans = self.scan();
+            if !is_idle || has_scans {
                 while let Ok(message) = self.messages.try_recv() {
                     self.take(message);
                 }
@@ -335,7 +365,7 @@ impl Driver {
         Seen::Done(match act {
             Act::Keep { changes } => self.store.keep(changes).map_err(|error| {
                 let message = format!("cannot keep records: {error:#}");
-                Failure::new(mind_api::Errno::EIO, message)
+                Failure::new(Errno::EIO, message)
             }),
             _ => Ok(()),
         })
@@ -402,8 +432,12 @@ impl Driver {
             Message::Closed(session) => self.closed(session),
             Message::Checked(looked) => self.checked(*looked),
             Message::LookAgain(asked) => self.check(asked),
-            Message::Status(answer) => {
-                let _ = answer.send(self.status());
+            Message::Ask(request, answer) => {
+                let asked = self.at_once(&request).unwrap_or_else(|| {
+                    let message = format!("{} is not answered at once", request.name());
+                    Err(Failure::new(Errno::ENOSYS, message))
+                });
+                let _ = answer.send(asked);
             }
         }
     }
@@ -482,6 +516,7 @@ impl Driver {
             }
         }
         self.asked.retain(|(other, _), _| *other != session);
+        self.scans.closed(session);
         self.give(Input::Closed(session));
     }
 
