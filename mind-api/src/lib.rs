@@ -21,4 +21,4 @@ pub use errno::{Errno, Failure};
 pub use message::{Command, Hello, Reply, Request, Welcome};
 
 /// The version of the protocol. Both sides must speak the same; added fields and messages need no new one.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;

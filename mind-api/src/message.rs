@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     errno::Failure,
-    operator::{Check, RegionOrder, RegionStatus, Status, TraceFilter, Traced, VmaStatus},
+    operator::{
+        BladeStatus, Check, Discrepancy, DomainLoss, DomainStatus, PortStatus, RegionOrder,
+        RegionStatus, Summary, TraceFilter, Traced, VmaStatus,
+    },
     program::BladeReport,
 };
 
@@ -204,14 +207,45 @@ pub enum Request {
         /// The change.
         change: RegionChange,
     },
-    /// Blades, domains and ports; answered by [`Reply::Status`].
+    /// The system at a glance; answered by [`Reply::Status`].
     Status,
+    /// Blades, compute before memory; answered by [`Reply::Blades`].
+    ListBlades {
+        /// Where to go on, as the part before says; 0 at first. So in all lists.
+        from: u64,
+        /// At most so many; fewer, if one answer may not have as many. So in all lists.
+        limit: u32,
+    },
+    /// The switch's ports; answered by [`Reply::Ports`].
+    ListPorts {
+        /// Where to go on.
+        from: u64,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Protection domains with processes, by number; answered by [`Reply::Domains`].
+    ListDomains {
+        /// Where to go on: those of this number and above.
+        from: u64,
+        /// At most so many.
+        limit: u32,
+    },
+    /// What vmas have lost, by address; answered by [`Reply::Losses`].
+    ListLosses {
+        /// Where to go on: those at this address and above.
+        from: u64,
+        /// At most so many.
+        limit: u32,
+    },
     /// Waits until a blade is ready behind every port of the switch.
     AwaitBlades,
-    /// By an operator on the switch: vmas; answered by [`Reply::Vmas`].
+    /// By an operator on the switch: vmas, by address; answered by [`Reply::Vmas`].
     ListVmas {
-        /// Those at this address and above.
+        /// Those with an address from this one on. Of one that begins before it, only what it has from there on is
+        /// said: permissions and regions.
         from: u64,
+        /// At most so many.
+        limit: u32,
     },
     /// By an operator on the switch: regions; answered by [`Reply::Regions`].
     ListRegions {
@@ -219,16 +253,28 @@ pub enum Request {
         from: u64,
         /// And the one after its last.
         to: u64,
-        /// In which order; only by address can a list continue beyond one answer.
+        /// In which order; only by address does a list go on beyond one answer.
         order: RegionOrder,
         /// At most so many.
         limit: u32,
     },
     /// By an operator on the switch: the counters of compute blades; answered by [`Reply::Caches`].
-    ListCaches,
+    ListCaches {
+        /// Where to go on: those of blades of this number and above.
+        from: u64,
+        /// At most so many.
+        limit: u32,
+    },
     /// By an operator on the switch: whether the controller's state, the switch's tables and the blades agree; answered
     /// by [`Reply::Checked`].
     Check,
+    /// By the operator whose connection asked for a check last: what it found; answered by [`Reply::Discrepancies`].
+    ListDiscrepancies {
+        /// Where to go on.
+        from: u64,
+        /// At most so many.
+        limit: u32,
+    },
     /// By an operator on the switch: traces packets from now on until this connection ends. Replaces an earlier filter
     /// of this connection.
     Trace(TraceFilter),
@@ -255,11 +301,16 @@ impl Request {
             Self::ReportLoss { .. } => "report_loss",
             Self::ChangeRegion { .. } => "change_region",
             Self::Status => "status",
+            Self::ListBlades { .. } => "list_blades",
+            Self::ListPorts { .. } => "list_ports",
+            Self::ListDomains { .. } => "list_domains",
+            Self::ListLosses { .. } => "list_losses",
             Self::AwaitBlades => "await_blades",
             Self::ListVmas { .. } => "list_vmas",
             Self::ListRegions { .. } => "list_regions",
-            Self::ListCaches => "list_caches",
+            Self::ListCaches { .. } => "list_caches",
             Self::Check => "check",
+            Self::ListDiscrepancies { .. } => "list_discrepancies",
             Self::Trace(_) => "trace",
             Self::NextTraced => "next_traced",
         }
@@ -306,29 +357,66 @@ pub enum Reply {
         /// Whether it was changed; otherwise it was busy for too long, or cannot be changed so.
         changed: bool,
     },
-    /// The state of the system.
-    Status(Status),
+    /// The system at a glance.
+    Status(Summary),
+    /// Blades.
+    Blades {
+        /// As many as one answer may have. So in all lists.
+        blades: Vec<BladeStatus>,
+        /// Where the next part begins, if there may be more; always beyond where this one does. So in all lists.
+        next: Option<u64>,
+    },
+    /// Ports.
+    Ports {
+        /// The ports.
+        ports: Vec<PortStatus>,
+        /// Where the next part begins.
+        next: Option<u64>,
+    },
+    /// Domains, by number. What their vmas have lost is a list of its own.
+    Domains {
+        /// The domains.
+        domains: Vec<DomainStatus>,
+        /// Where the next part begins.
+        next: Option<u64>,
+    },
+    /// What vmas have lost, by address.
+    Losses {
+        /// The losses.
+        losses: Vec<DomainLoss>,
+        /// Where the next part begins.
+        next: Option<u64>,
+    },
     /// Vmas, by address.
     Vmas {
-        /// As many as one answer may have.
+        /// The vmas. The next part may go on with the last one.
         vmas: Vec<VmaStatus>,
-        /// Where the rest begins, if there is more.
+        /// Where the next part begins.
         next: Option<u64>,
     },
     /// Regions, in the requested order.
     Regions {
-        /// As many as one answer may have.
+        /// The regions.
         regions: Vec<RegionStatus>,
-        /// Where the rest begins, if there is more.
+        /// Where the next part begins.
         next: Option<u64>,
     },
     /// The counters of compute blades, by name.
     Caches {
         /// Those that answered.
         caches: BTreeMap<String, BladeReport>,
+        /// Where the next part begins.
+        next: Option<u64>,
     },
-    /// What a check found.
+    /// What a check looked at. What it found is a list of its own.
     Checked(Check),
+    /// What a check found.
+    Discrepancies {
+        /// The discrepancies.
+        discrepancies: Vec<Discrepancy>,
+        /// Where the next part begins.
+        next: Option<u64>,
+    },
     /// Traced packets.
     Traced(Traced),
 }

@@ -6,7 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::{Access, BladeKind, OnLoss};
 
-/// The state of the system.
+/// The system at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Summary {
+    /// Directory slots in use.
+    pub slots_used: u32,
+    /// Directory slots in all.
+    pub slots: u32,
+    /// What the controller copied for ports at which the switch does not copy.
+    pub copied: CopyStatus,
+    /// Blades that a controller still waits for after it took over from another. Empty once it carries requests out.
+    pub awaited: Vec<String>,
+}
+
+/// The state of the system, put together from [`Summary`] and lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status {
     /// Blades, compute before memory.
@@ -122,7 +135,7 @@ pub struct DomainStatus {
     /// What its readers see when writes are lost.
     #[serde(default)]
     pub on_loss: OnLoss,
-    /// Vmas of which writes were lost.
+    /// Vmas of which writes were lost. Empty in the controller's answer, where they are a list of their own.
     #[serde(default)]
     pub losses: Vec<LossStatus>,
 }
@@ -142,6 +155,16 @@ pub struct LossStatus {
     pub last: u64,
     /// The name of the blade that was lost.
     pub blade: String,
+}
+
+/// What a vma of a domain has lost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DomainLoss {
+    /// The number of the domain.
+    pub domain: u32,
+    /// What is lost.
+    #[serde(flatten)]
+    pub loss: LossStatus,
 }
 
 /// A vma's state.
@@ -225,8 +248,11 @@ pub struct RegionStatus {
 pub struct Check {
     /// How many objects of each kind were compared.
     pub compared: BTreeMap<String, u64>,
-    /// What does not agree; empty if all is well.
+    /// What does not agree; empty if all is well. Also empty in the controller's answer, where it is a list of its own.
     pub discrepancies: Vec<Discrepancy>,
+    /// How many more there are than are kept.
+    #[serde(default)]
+    pub left_off: u64,
 }
 
 /// Two values that should agree and do not.

@@ -183,6 +183,21 @@ macro_rules! report {
 
 mind_common::blade_counters!(report);
 
+/// Transitions that a report may have; there are fewer.
+const MOST_TRANSITIONS: usize = 32;
+/// Bytes that a transition's name may have; they have fewer.
+const LONGEST_TRANSITION: usize = 64;
+
+impl BladeReport {
+    /// Whether it has no more parts than an agent's report has, so that a reply with 16 of them fits in a frame.
+    pub fn is_bounded(&self) -> bool {
+        let is_bounded = |it: &TransitionReport| {
+            it.transition.len() <= LONGEST_TRANSITION && it.buckets.len() <= BUCKETS_NS.len()
+        };
+        self.transitions.len() <= MOST_TRANSITIONS && self.transitions.iter().all(is_bounded)
+    }
+}
+
 /// From the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]

@@ -46,10 +46,7 @@ impl Operator {
     ///
     /// When it does not answer.
     pub fn status(&self) -> Result<Status> {
-        match self.ask(Request::Status)? {
-            Reply::Status(status) => Ok(status),
-            other => bail!("the controller answers with {other:?}"),
-        }
+        Ok(self.runtime.block_on(self.client.status())?)
     }
 
     /// Lets the controller change the region of an address; returns whether it did: a region that
@@ -73,19 +70,14 @@ impl Operator {
     ///
     /// When it does not answer.
     pub fn check(&self) -> Result<Vec<String>> {
-        match self.ask(Request::Check)? {
-            Reply::Checked(check) => {
-                let found = check.discrepancies.into_iter();
-                let line = |it: Discrepancy| {
-                    format!(
-                        "{}: expected {}, found {}",
-                        it.object, it.expected, it.found
-                    )
-                };
-                Ok(found.map(line).collect())
-            }
-            other => bail!("the controller answers with {other:?}"),
-        }
+        let check = self.runtime.block_on(self.client.check())?;
+        let line = |it: Discrepancy| {
+            format!(
+                "{}: expected {}, found {}",
+                it.object, it.expected, it.found
+            )
+        };
+        Ok(check.discrepancies.into_iter().map(line).collect())
     }
 
     /// Registers as a blade.

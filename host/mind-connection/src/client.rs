@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -15,7 +16,7 @@ use tokio_util::either::Either;
 
 use mind_api::{
     VERSION,
-    errno::Failure,
+    errno::{Errno, Failure},
     message::{Command, Frame, Hello, Reply, Report, Request},
 };
 
@@ -63,7 +64,7 @@ struct Shared {
     /// The number of the current connection, from 0.
     connection: u64,
     /// To the current connection; closed if there is none.
-    outgoing: mpsc::UnboundedSender<Frame>,
+    outgoing: mpsc::UnboundedSender<Bytes>,
     waiting: BTreeMap<u64, Waiting>,
     next: u64,
     /// Whether calls wait for another connection when this one is lost.
@@ -78,14 +79,15 @@ impl Shared {
 
     /// Sends a request on the current connection; returns whether there is one. Requests with lower numbers than the
     /// frame's `answered` have their answer, or have been given up.
-    fn send(&self, id: u64, body: Request) -> bool {
+    fn send(&self, id: u64, body: Request) -> Result<bool, Failure> {
         let answered = self.waiting.keys().next().copied().unwrap_or(id);
         let frame = Frame::Request { id, answered, body };
-        self.outgoing.send(frame).is_ok()
+        let bytes = encoded(&frame)?;
+        Ok(self.outgoing.send(bytes).is_ok())
     }
 }
 
-/// The calling side of a connection to the controller. Clones share it.
+/// The calling side of a connection to the controller. Clones share it; with the last one it ends.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -136,6 +138,26 @@ impl Client {
         limit: Duration,
     ) -> Result<(Self, mpsc::Receiver<ReceivedCommand>), ClientError> {
         let connection = connect(endpoint.into(), name, limit).await?;
+        Ok(Self::on(connection, limit))
+    }
+
+    /// The same on a connection that is there already, such as one that was made in another network namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the controller refuses.
+    pub async fn over(
+        stream: TcpStream,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(Self, mpsc::Receiver<ReceivedCommand>), ClientError> {
+        frame::prepare(&stream).map_err(lost)?;
+        let connection = greeted(Either::Left(stream), name, limit).await?;
+        Ok(Self::on(connection, limit))
+    }
+
+    /// The calling side of a connection that is greeted.
+    fn on(connection: Connection, limit: Duration) -> (Self, mpsc::Receiver<ReceivedCommand>) {
         let (sink, stream) = connection.split();
         let (outgoing, queue) = mpsc::unbounded_channel();
         let (commands, incoming) = mpsc::channel(WAITING_COMMANDS);
@@ -148,8 +170,8 @@ impl Client {
         };
         let shared = Arc::new(Mutex::new(shared));
         tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&shared), 0, commands));
-        Ok((Self { shared, limit }, incoming))
+        tokio::spawn(receive(stream, Arc::downgrade(&shared), 0, commands));
+        (Self { shared, limit }, incoming)
     }
 
     /// From now on a call outlives its connection: it waits for [`resume`](Self::resume), for as long as it may take.
@@ -185,12 +207,13 @@ impl Client {
             shared.connection += 1;
             shared.outgoing = outgoing;
             for (id, waiting) in &shared.waiting {
-                shared.send(*id, waiting.body.clone());
+                // It was short enough for the connection before.
+                let _ = shared.send(*id, waiting.body.clone());
             }
             shared.connection
         };
         tokio::spawn(send(sink, queue));
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::downgrade(&self.shared);
         tokio::spawn(receive(stream, shared, connection, commands));
         Ok((reply, incoming))
     }
@@ -221,8 +244,10 @@ impl Client {
             };
             shared.waiting.insert(id, waiting);
             let waits = Waits { client: self, id };
-            if !shared.send(id, body) && !shared.lasts {
-                drop(shared);
+            let sent = shared.send(id, body);
+            let lasts = shared.lasts;
+            drop(shared);
+            if !sent? && !lasts {
                 return Err(lost("it was closed"));
             }
             waits
@@ -238,7 +263,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection that it came by is lost: a number is valid only on its own connection.
+    /// When the connection that it came by is lost: a number is valid only on its own connection. An answer that is too
+    /// long for a frame is sent as the failure that it is.
     pub fn answer_command(
         &self,
         id: CommandId,
@@ -250,7 +276,11 @@ impl Client {
             return Err(lost("the connection that the command came by is gone"));
         }
         let frame = Frame::Carried { id, body };
-        shared.outgoing.send(frame).map_err(lost)
+        let bytes = encoded(&frame).or_else(|failure| {
+            let body = Err(failure);
+            encoded(&Frame::Carried { id, body })
+        });
+        shared.outgoing.send(bytes?).map_err(lost)
     }
 }
 
@@ -275,6 +305,15 @@ async fn connect(
     let stream = connected
         .map_err(|_| ClientError::Late(limit))?
         .map_err(|source| ClientError::Connect { endpoint, source })?;
+    greeted(stream, name, limit).await
+}
+
+/// The connection over a stream, once the controller has accepted the caller.
+async fn greeted(
+    stream: Either<TcpStream, UnixStream>,
+    name: &str,
+    limit: Duration,
+) -> Result<Connection, ClientError> {
     let mut connection = frame::framed(stream);
     timeout(limit, greet(&mut connection, name))
         .await
@@ -312,6 +351,15 @@ async fn open(endpoint: &Endpoint) -> io::Result<Either<TcpStream, UnixStream>> 
     }
 }
 
+/// The bytes of a frame.
+///
+/// # Errors
+///
+/// `EINVAL`: it is longer than a frame may be.
+fn encoded(frame: &Frame) -> Result<Bytes, Failure> {
+    frame::encode(frame).map_err(|error| Failure::new(Errno::EINVAL, error.to_string()))
+}
+
 fn lost(error: impl std::fmt::Display) -> ClientError {
     ClientError::Lost(error.to_string())
 }
@@ -337,15 +385,8 @@ async fn greet(connection: &mut Connection, name: &str) -> Result<(), ClientErro
     }
 }
 
-async fn send(
-    mut sink: SplitSink<Connection, bytes::Bytes>,
-    mut queue: mpsc::UnboundedReceiver<Frame>,
-) {
-    while let Some(frame) = queue.recv().await {
-        let Ok(bytes) = frame::encode(&frame) else {
-            // Only a request can be so long; it gets no answer.
-            continue;
-        };
+async fn send(mut sink: SplitSink<Connection, Bytes>, mut queue: mpsc::UnboundedReceiver<Bytes>) {
+    while let Some(bytes) = queue.recv().await {
         if sink.send(bytes).await.is_err() {
             return;
         }
@@ -355,14 +396,15 @@ async fn send(
 
 async fn receive(
     mut stream: SplitStream<Connection>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Weak<Mutex<Shared>>,
     connection: u64,
     commands: mpsc::Sender<ReceivedCommand>,
 ) {
     while let Some(Ok(bytes)) = stream.next().await {
         match frame::decode(&bytes) {
             Ok(Frame::Reply { id, body }) => {
-                let waiting = lock(&shared).waiting.remove(&id);
+                let shared = shared.upgrade();
+                let waiting = shared.and_then(|shared| lock(&shared).waiting.remove(&id));
                 if let Some(waiting) = waiting {
                     // The call may have been given up.
                     waiting.answer.send(body).ok();
@@ -381,6 +423,9 @@ async fn receive(
             Err(_) => break,
         }
     }
+    let Some(shared) = shared.upgrade() else {
+        return;
+    };
     let mut shared = lock(&shared);
     if shared.connection != connection {
         return;

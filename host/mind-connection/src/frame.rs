@@ -9,8 +9,7 @@ use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
 use mind_api::message::Frame;
 
-/// Longest frame in bytes. A status of 64 blades and thousands of domains fits, longer lists come in parts; garbage is
-/// refused early.
+/// Longest frame in bytes. What can be longer comes in parts ([`lists`](crate::lists)); garbage is refused early.
 pub const MAX_LENGTH: usize = 1 << 20;
 
 /// After how long a silent connection is probed, and how long after each probe the next one

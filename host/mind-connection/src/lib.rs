@@ -3,6 +3,7 @@
 //! * [`frame`]: the encoding of frames,
 //! * [`endpoint`]: where the controller listens,
 //! * [`client`]: the calling side of a connection to the controller,
+//! * [`lists`]: lists of the controller's, which come in parts,
 //! * [`packets`]: a connection between a program and the agent of its blade.
 //!
 //! ```
@@ -18,6 +19,7 @@
 pub mod client;
 pub mod endpoint;
 pub mod frame;
+pub mod lists;
 pub mod packets;
 
 pub use client::{Client, ClientError};

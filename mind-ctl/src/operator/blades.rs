@@ -1,13 +1,11 @@
 //! `mind-ctl blades`: blades, and how the caches of compute blades do.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use comfy_table::Table;
-use mind_api::{Reply, Request, message::BladeKind, operator::BladeStatus, program::BladeReport};
+use mind_api::{message::BladeKind, operator::BladeStatus, program::BladeReport};
 use serde::Serialize;
 
-use super::{Common, Controller, bytes, lines, table, unexpected};
+use super::{Common, bytes, lines, table};
 
 /// What `mind-ctl blades` takes.
 #[derive(clap::Args)]
@@ -28,7 +26,7 @@ struct Blade {
 pub(crate) async fn run(args: &Args) -> Result<()> {
     let controller = args.common.connect().await?;
     let status = controller.status().await?;
-    let mut caches = caches(&controller).await?;
+    let mut caches = controller.0.caches().await?;
     let blades: Vec<_> = status
         .blades
         .into_iter()
@@ -41,14 +39,6 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         })
         .collect();
     args.common.print(&blades, |blades| as_text(blades))
-}
-
-/// What compute blades count.
-pub(super) async fn caches(controller: &Controller) -> Result<BTreeMap<String, BladeReport>> {
-    match controller.ask(Request::ListCaches).await? {
-        Reply::Caches { caches } => Ok(caches),
-        other => unexpected(&other),
-    }
 }
 
 /// Blades as the controller knows them.

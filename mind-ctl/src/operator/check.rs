@@ -1,9 +1,9 @@
 //! `mind-ctl check`: whether the controller's books, the tables and the blades agree.
 
 use anyhow::Result;
-use mind_api::{Reply, Request, operator::Check};
+use mind_api::operator::Check;
 
-use super::{Common, error::Failed, lines, table, unexpected};
+use super::{Common, error::Failed, lines, table};
 
 /// What `mind-ctl check` takes.
 #[derive(clap::Args)]
@@ -14,12 +14,9 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args) -> Result<()> {
     let controller = args.common.connect().await?;
-    let check = match controller.ask(Request::Check).await? {
-        Reply::Checked(check) => check,
-        other => return unexpected(&other),
-    };
+    let check = controller.0.check().await?;
     args.common.print(&check, as_text)?;
-    match check.discrepancies.len() {
+    match check.discrepancies.len() as u64 + check.left_off {
         0 => Ok(()),
         count => Err(Failed::Discrepancies(count).into()),
     }
@@ -40,5 +37,8 @@ fn as_text(check: &Check) -> String {
     }
     text += "\n\n";
     text += &lines(&rows, "");
+    if check.left_off > 0 {
+        text += &format!("\nand {} more", check.left_off);
+    }
     text
 }

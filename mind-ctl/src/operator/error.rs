@@ -15,7 +15,7 @@ pub(crate) enum Failed {
     NotReady(String),
     /// A check found something.
     #[error("{0} discrepancies")]
-    Discrepancies(usize),
+    Discrepancies(u64),
     /// A region is as it was.
     #[error("{0}")]
     Unchanged(String),

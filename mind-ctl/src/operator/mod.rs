@@ -78,10 +78,7 @@ impl Controller {
     }
 
     async fn status(&self) -> Result<Status> {
-        match self.ask(Request::Status).await? {
-            Reply::Status(status) => Ok(status),
-            other => unexpected(&other),
-        }
+        Ok(self.0.status().await?)
     }
 }
 

@@ -2,12 +2,9 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use mind_api::{
-    Reply, Request,
-    operator::{RegionOrder, RegionStatus},
-};
+use mind_api::operator::{RegionOrder, RegionStatus};
 
-use super::{Common, Controller, bytes, lines, parse_address, table, unexpected};
+use super::{Common, Controller, bytes, lines, parse_address, table};
 
 /// What `mind-ctl regions` takes.
 #[derive(clap::Args)]
@@ -50,48 +47,15 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         Sort::Address => usize::MAX,
         Sort::Invalidations | Sort::Accesses => 100,
     });
-    let mut regions = Vec::new();
-    let mut first = Some(from);
-    while let Some(from) = first
-        && regions.len() < most
-    {
-        let left = most - regions.len();
-        let request = Request::ListRegions {
-            from,
-            to,
-            order,
-            limit: u32::try_from(left).unwrap_or(u32::MAX),
-        };
-        match controller.ask(request).await? {
-            Reply::Regions {
-                regions: part,
-                next,
-            } => {
-                regions.extend(part);
-                first = next;
-            }
-            other => return unexpected(&other),
-        }
-    }
+    let regions = controller.0.regions((from, to), order, most).await?;
     args.common.print(&regions, |regions| as_text(regions))
 }
 
 /// First address of the vma that `address` is in, and the address after its last.
 pub(super) async fn vma_at(controller: &Controller, address: u64) -> Result<(u64, u64)> {
-    let mut from = Some(0);
-    while let Some(first) = from {
-        match controller.ask(Request::ListVmas { from: first }).await? {
-            Reply::Vmas { vmas, next } => {
-                let found = vmas
-                    .iter()
-                    .find(|vma| vma.va <= address && address - vma.va < vma.length);
-                if let Some(vma) = found {
-                    return Ok((vma.va, vma.va + vma.length));
-                }
-                from = next;
-            }
-            other => return unexpected(&other),
-        }
+    let vma = controller.0.vma_from(address).await?;
+    if let Some(vma) = vma.filter(|vma| vma.va <= address) {
+        return Ok((vma.va, vma.va + vma.length));
     }
     anyhow::bail!("no vma has the address {address:#x}; `mind-ctl vmas` lists them")
 }

@@ -2,12 +2,11 @@
 
 use anyhow::Result;
 use mind_api::{
-    Reply, Request,
     message::Access,
     operator::{AccessRange, VmaStatus},
 };
 
-use super::{Common, Controller, bytes, lines, table, unexpected};
+use super::{Common, bytes, lines, table};
 
 /// What `mind-ctl vmas` takes.
 #[derive(clap::Args)]
@@ -21,27 +20,11 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args) -> Result<()> {
     let controller = args.common.connect().await?;
-    let mut vmas = list(&controller).await?;
+    let mut vmas = controller.0.vmas().await?;
     if let Some(domain) = &args.domain {
         vmas.retain(|vma| vma.domain_name == *domain);
     }
     args.common.print(&vmas, |vmas| as_text(vmas))
-}
-
-/// All there are, by address.
-pub(super) async fn list(controller: &Controller) -> Result<Vec<VmaStatus>> {
-    let mut vmas = Vec::new();
-    let mut from = Some(0);
-    while let Some(first) = from {
-        match controller.ask(Request::ListVmas { from: first }).await? {
-            Reply::Vmas { vmas: part, next } => {
-                vmas.extend(part);
-                from = next;
-            }
-            other => return unexpected(&other),
-        }
-    }
-    Ok(vmas)
 }
 
 fn as_text(vmas: &[VmaStatus]) -> String {

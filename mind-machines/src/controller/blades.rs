@@ -4,7 +4,7 @@
 //! memory refuses what it may still have sent. Writes of its own that memory did not have are lost. A memory blade that
 //! is fenced takes what it kept along: its regions are lost, and every access to them fails.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use mind_api::{
     errno::Failure,
@@ -17,7 +17,7 @@ use super::{
     books::{
         PAGE,
         blades::{Incarnation, Port, slice_of},
-        domains::Process,
+        domains::Vma,
         records, tables,
     },
     index::Errand,
@@ -40,7 +40,9 @@ impl Controller {
             .map(|blade| blade.incarnation);
         if let Some(earlier) = earlier.filter(|earlier| earlier.kind == registration.kind) {
             let fencing = self.begin_fencing(earlier, None);
-            let others: BTreeSet<_> = fencing.into_iter().chain(self.departing(earlier)).collect();
+            // Processes of the earlier one would pass for those of this one.
+            let ending = self.index.of_errand(Errand::End(earlier));
+            let others: BTreeSet<_> = fencing.into_iter().chain(ending).collect();
             if !others.is_empty() && !seeded!(JoinedEarly) {
                 operation.waits = Waits::Operations(others);
                 return operation
@@ -180,21 +182,6 @@ impl Controller {
             }
             BladeKind::Memory => Task::Lose(incarnation, 1),
         }
-    }
-
-    /// The operations that deal with what a compute blade has left, which is gone: also with its processes, which would
-    /// pass for those of the next incarnation.
-    fn departing(&self, incarnation: Incarnation) -> impl Iterator<Item = OperationId> {
-        let is_its = move |task: &Task| match task {
-            Task::FenceOperations(other, _) | Task::EndProcesses(other, _) => *other == incarnation,
-            Task::Exit(_, process) => {
-                incarnation.kind == BladeKind::Compute && process.blade == incarnation.number
-            }
-            _ => false,
-        };
-        let operations = self.operations.iter();
-        let its = operations.filter(move |(_, operation)| operation.tasks.iter().any(is_its));
-        its.map(|(id, _)| *id)
     }
 
     /// A blade is not listened to any more, and that is recorded; its agent is told to end.
@@ -363,28 +350,47 @@ impl Controller {
         }
         self.departed
             .retain(|departed| departed.incarnation != incarnation);
-        for entry in lost {
+        let mut lost = lost.into();
+        self.begin_marking(incarnation, &mut lost);
+        if !lost.is_empty() {
+            let task = Task::MarkLost(incarnation, lost);
+            self.begin(Claim::default(), None, vec![task]);
+        }
+        operation.tasks.push(Task::LeaveDomains(incarnation, 0));
+    }
+
+    /// Writes into some regions are lost with a compute blade: as many are marked as are changed at once.
+    pub(super) fn mark_lost(
+        &mut self,
+        operation: &mut Operation,
+        with: Incarnation,
+        mut lost: VecDeque<Entry>,
+    ) {
+        let marking = self.begin_marking(with, &mut lost);
+        if !lost.is_empty() {
+            operation.waits = Waits::Operations(marking);
+            operation.tasks.push(Task::MarkLost(with, lost));
+        }
+    }
+
+    /// Marks the first regions as lost, each by an operation of its own, and takes them out.
+    fn begin_marking(
+        &mut self,
+        with: Incarnation,
+        lost: &mut VecDeque<Entry>,
+    ) -> BTreeSet<OperationId> {
+        let count = self.config.batch.max(1).min(lost.len());
+        let first: Vec<_> = lost.drain(..count).collect();
+        let begin = |entry: Entry| {
             let finding = Finding {
                 va: entry.region.base(),
-                purpose: Purpose::MarkLost(incarnation),
+                purpose: Purpose::MarkLost(with),
                 entry: None,
             };
             let claim = Claim::block(entry.region.base());
-            self.begin(claim, None, vec![Task::FindRegion(finding)]);
-        }
-        let number = incarnation.number;
-        let domains = self.books.domains.all();
-        let processes = domains.flat_map(|(domain, known)| {
-            let here = known
-                .processes
-                .iter()
-                .filter(|process| process.blade == number);
-            here.map(move |process| (domain, *process))
-        });
-        let processes: Vec<(u32, Process)> = processes.collect();
-        for (domain, process) in processes.into_iter().filter(|_| !seeded!(ProcessesKept)) {
-            self.begin(Claim::default(), None, vec![Task::Exit(domain, process)]);
-        }
+            self.begin(claim, None, vec![Task::FindRegion(finding)])
+        };
+        first.into_iter().map(begin).collect()
     }
 
     /// All vmas of a memory blade that is gone are lost: no access of them is allowed any more, to regions that have slots
@@ -395,10 +401,7 @@ impl Controller {
         let (slice, _) = slice_of(number);
         let end = slice.base.0 + slice.size();
         let vmas = self.books.domains.vmas_from(slice.base);
-        let vmas: Vec<Va> = vmas
-            .map(super::books::domains::Vma::va)
-            .take_while(|va| va.0 < end)
-            .collect();
+        let vmas: Vec<Va> = vmas.map(Vma::va).take_while(|va| va.0 < end).collect();
         for va in vmas {
             let Some(vma) = self.books.domains.vma_mut(va) else {
                 continue;
@@ -435,24 +438,33 @@ impl Controller {
             };
             return self.act(id, operation, act, Task::Lose(incarnation, from));
         }
-        self.flush_lost(incarnation.number);
+        let (slice, _) = slice_of(incarnation.number);
+        let task = Task::FlushLost(incarnation.number, slice.base);
+        operation.tasks.push(task);
     }
 
-    /// Blades drop what they have of vmas that are lost with a memory blade: accesses that would hit fail, too.
-    fn flush_lost(&mut self, number: u8) {
+    /// Blades drop what they have of vmas that are lost with a memory blade, of some at once: accesses that would hit
+    /// fail, too.
+    pub(super) fn flush_lost(&mut self, operation: &mut Operation, number: u8, from: Va) {
         let (slice, _) = slice_of(number);
         let end = slice.base.0 + slice.size();
-        let vmas = self.books.domains.vmas_from(slice.base);
+        let most = self.config.batch.max(1);
+        let vmas = self.books.domains.vmas_from(from);
         let vmas = vmas.take_while(|vma| vma.va().0 < end);
-        let lost = vmas.filter(|vma| vma.is_lost && !vma.is_closing);
-        let flushes: Vec<_> = lost
-            .filter_map(|vma| {
-                let blades = self.books.domains.get(vma.domain)?.blades();
-                Some(Task::Flush(blades, vma.va().0, vma.end()))
-            })
-            .collect();
-        for flush in flushes {
-            self.begin(Claim::default(), None, vec![flush]);
+        let mut vmas: Vec<_> = vmas.take(most + 1).collect();
+        let next = (vmas.len() > most).then(|| vmas.pop()).flatten();
+        let next = next.map(Vma::va);
+        let lost = vmas.iter().filter(|vma| vma.is_lost && !vma.is_closing);
+        let flush = |vma: &&Vma| {
+            let blades = self.books.domains.get(vma.domain)?.blades();
+            Some(Task::Flush(blades, vma.va().0, vma.end()))
+        };
+        let flushes: Vec<_> = lost.filter_map(flush).collect();
+        let begin = |flush| self.begin(Claim::default(), None, vec![flush]);
+        let flushing = flushes.into_iter().map(begin).collect();
+        if let Some(next) = next {
+            operation.waits = Waits::Operations(flushing);
+            operation.tasks.push(Task::FlushLost(number, next));
         }
     }
 }

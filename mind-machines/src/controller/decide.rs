@@ -62,7 +62,7 @@ impl Controller {
         if let Err(failure) = self.check_room(by, &body) {
             return self.answer_at_once(session, id, Err(failure));
         }
-        let claim = self.claim_of(&body);
+        let claim = Self::claim_of(by, &body);
         let asker = Asker { session, by, id };
         self.begin(claim, Some(asker), vec![Task::Decide(Box::new(body))]);
     }
@@ -110,8 +110,17 @@ impl Controller {
     }
 
     /// What a request will touch.
-    fn claim_of(&self, request: &Request) -> Claim {
+    fn claim_of(by: Option<Incarnation>, request: &Request) -> Claim {
         match request {
+            // A process that has left may still be giving up what it had when its number comes again.
+            Request::EnterProcess { pid, .. } | Request::ExitProcess { pid, .. } => {
+                let process = |by: Incarnation| Process {
+                    blade: by.number,
+                    pid: *pid,
+                };
+                let thing = by.map(|by| Thing::Process(process(by)));
+                thing.map_or_else(Claim::default, Claim::thing)
+            }
             Request::Unmap { .. } if seeded!(UnmapClaimsNothing) => Claim::default(),
             Request::ReportStuck { .. } | Request::ChangeRegion { .. }
                 if seeded!(ClaimTooSmall) =>
@@ -172,9 +181,18 @@ impl Controller {
     }
 
     /// The compute blade whose agent asks.
-    fn caller(operation: &Operation) -> Result<BladeId, Failure> {
+    fn caller(&self, operation: &Operation) -> Result<BladeId, Failure> {
         let by = operation.asker.as_ref().and_then(|asker| asker.by);
         match by {
+            // It may have waited until its blade was gone, and what the blade left was dealt with.
+            Some(by) if self.books.blades.here(by).is_none() => {
+                let message = format!(
+                    "incarnation {} of {} is over",
+                    by.incarnation,
+                    self.name_of(by)
+                );
+                Err(Failure::new(Errno::ESRCH, message))
+            }
             Some(by) if by.kind == BladeKind::Compute => Ok(by.connection().blade),
             _ => {
                 let message = "only the agent of a compute blade may ask for that";
@@ -205,12 +223,13 @@ impl Controller {
                 ]);
                 Ok(())
             }
-            Request::ListCaches => {
-                operation.first([Task::Release, Task::Count(false)]);
+            Request::ListCaches { from, limit } => {
+                let counting = self.counting(from, limit);
+                operation.first([Task::Release, Task::Count(counting)]);
                 Ok(())
             }
             request => {
-                let caller = Self::caller(operation)?;
+                let caller = self.caller(operation)?;
                 self.decide_for(operation, caller, request, is_kept)
             }
         }
@@ -257,10 +276,10 @@ impl Controller {
                 let process = process(pid);
                 let entered = self.books.domains.get(domain);
                 if !entered.is_some_and(|domain| domain.processes.contains(&process)) {
-                    let message = format!("process {pid} of {caller} is not in domain {domain}");
-                    return Err(Failure::new(Errno::ESRCH, message));
+                    return Err(not_in_domain(domain, process));
                 }
-                let keys = self.leave(domain, process);
+                let (keys, rest) = self.leave(domain, process);
+                operation.tasks.extend(rest.map(Task::GiveUp));
                 self.finish(operation, keys, Ok(Reply::Done), is_kept);
             }
             Request::Map {
@@ -288,12 +307,11 @@ impl Controller {
                 open,
             } => {
                 check_name("an area", &name)?;
-                let there = self
-                    .books
-                    .domains
-                    .check_presence(caller, domain)?
-                    .areas
-                    .get(&name);
+                let known = self.books.domains.check_presence(caller, domain)?;
+                if !known.processes.contains(&process(pid)) {
+                    return Err(not_in_domain(domain, process(pid)));
+                }
+                let there = known.areas.get(&name);
                 match (there.copied(), open) {
                     (Some(_), Open::New) => {
                         let message = format!("domain {domain} has an area `{name}` already");
@@ -512,14 +530,14 @@ impl Controller {
         name: &str,
         length: u64,
     ) -> Result<Reply, Failure> {
-        let vma = self.books.domains.vma_mut(va);
+        let vma = self.books.domains.vma(va);
         let vma = vma.ok_or_else(|| Failure::new(Errno::ENOENT, format!("no area `{name}`")))?;
         if length > vma.length {
             let message = format!("area `{name}` has {} bytes, not {length}", vma.length);
             return Err(Failure::new(Errno::EINVAL, message));
         }
-        vma.users.open(process);
         let length = vma.length;
+        self.books.domains.add_user(va, process);
         self.books.touch(records::Key::Vma(va.0));
         Ok(Reply::Mapped { va: va.0, length })
     }
@@ -535,26 +553,30 @@ impl Controller {
         length: u64,
     ) -> Result<(), Failure> {
         let wanted = length.checked_next_multiple_of(PAGE);
-        let vma = self.books.domains.vma_mut(va);
-        let is_it = |vma: &&mut Vma| {
+        let vma = self.books.domains.vma(va);
+        let is_it = |vma: &&Vma| {
             vma.domain == domain && !vma.is_closing && Some(vma.length) == wanted && length > 0
         };
         let vma = vma.filter(is_it).ok_or_else(|| {
             let message = format!("{length} bytes at {va} are no whole vma of domain {domain}");
             Failure::new(Errno::EINVAL, message)
         })?;
-        if !vma.users.close(process) {
+        let end = Va(vma.end());
+        if !self.books.domains.remove_user(va, process) {
             let message = format!(
                 "process {} has not opened the area at {va} of domain {domain}",
                 process.pid
             );
             return Err(Failure::new(Errno::EINVAL, message));
         }
-        let goes = match &vma.users {
-            Users::Domain => true,
-            Users::Openers(openers) => openers.is_empty() && vma.area.is_none(),
-        };
-        let end = Va(vma.end());
+        let goes = self
+            .books
+            .domains
+            .vma(va)
+            .is_some_and(|vma| match &vma.users {
+                Users::Domain => true,
+                Users::Openers(openers) => openers.is_empty() && vma.area.is_none(),
+            });
         self.books.touch(records::Key::Vma(va.0));
         if !goes {
             self.finish(operation, VecDeque::new(), Ok(Reply::Done), true);
@@ -676,88 +698,16 @@ impl Controller {
     }
 
     /// The vma is closing: its domain may do nothing with it any more.
-    fn disallow(&mut self, va: Va) -> VecDeque<tables::Key> {
-        let Some(vma) = self.books.domains.vma_mut(va) else {
+    pub(super) fn disallow(&mut self, va: Va) -> VecDeque<tables::Key> {
+        let Some(vma) = self.books.domains.close_vma(va) else {
             return VecDeque::new();
         };
-        vma.is_closing = true;
         let (domain, length) = (vma.domain, vma.length);
         let area = vma.area.clone();
         if let Some(name) = area {
             self.books.domains.take_name(domain, &name);
         }
         self.allow(domain, va, length, PermissionClass::None)
-    }
-
-    /// The vma is closing, and an operation of its own frees its regions.
-    pub(super) fn close(&mut self, va: Va) -> VecDeque<tables::Key> {
-        let keys = self.disallow(va);
-        self.begin_closing(va);
-        keys
-    }
-
-    /// Frees the regions of a vma that is closing.
-    pub(super) fn begin_closing(&mut self, va: Va) {
-        let Some(vma) = self.books.domains.vma(va) else {
-            return;
-        };
-        let (length, end) = (vma.length, Va(vma.end()));
-        let tasks = vec![Task::Unmapped(va), Task::FreeRegions(va, end)];
-        self.begin(Claim::range(va, length), None, tasks);
-    }
-
-    /// A process is in the domain no more, and has no area open. With its last process a domain gives up all that it
-    /// has. The entries of tables that change.
-    pub(super) fn leave(&mut self, number: u32, process: Process) -> VecDeque<tables::Key> {
-        let mut keys: VecDeque<_> = [tables::Key::Placement(number)].into();
-        let Some(domain) = self.books.domains.get_mut(number) else {
-            return keys;
-        };
-        domain.processes.remove(&process);
-        let ends = domain.processes.is_empty();
-        let vmas: Vec<_> = domain.vmas.iter().copied().collect();
-        self.books.touch(records::Key::Domain(number));
-        for va in vmas.into_iter().map(Va) {
-            let Some(vma) = self.books.domains.vma_mut(va).filter(|vma| !vma.is_closing) else {
-                continue;
-            };
-            let had_open = vma.users.forget(process);
-            let goes = ends || had_open && vma.area.is_none() && vma.users.count() == 0;
-            if had_open {
-                self.books.touch(records::Key::Vma(va.0));
-            }
-            if goes {
-                keys.extend(self.close(va));
-            }
-        }
-        if ends {
-            self.books.domains.retire(number);
-        }
-        if self.books.domains.forget_if_empty(number) {
-            self.books.touch(records::Key::Domain(number));
-        }
-        keys
-    }
-
-    /// A process of a blade that is gone is gone.
-    pub(super) fn exit(
-        &mut self,
-        id: OperationId,
-        operation: &mut Operation,
-        domain: u32,
-        process: Process,
-    ) {
-        self.hold(id);
-        let known = self.books.domains.get(domain);
-        if !known.is_some_and(|domain| domain.processes.contains(&process)) {
-            return;
-        }
-        let keys = self.leave(domain, process);
-        operation.first([
-            Task::Install(keys, Otherwise::Report),
-            Task::Keep,
-            Task::Release,
-        ]);
     }
 
     /// A vma has no regions any more.
@@ -885,4 +835,10 @@ fn no_area(domain: u32, name: &str) -> Failure {
         Errno::ENOENT,
         format!("domain {domain} has no area `{name}`"),
     )
+}
+
+fn not_in_domain(domain: u32, process: Process) -> Failure {
+    let Process { blade, pid } = process;
+    let message = format!("process {pid} of compute blade {blade} is not in domain {domain}");
+    Failure::new(Errno::ESRCH, message)
 }

@@ -15,13 +15,14 @@
 //! * `decide`: what a request means,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
 //! * `reclaim`: slots are taken back when few are left,
-//! * `blades`: blades join, are fenced, and what is lost with them,
+//! * `leaving`: processes leave, vmas are closed and freed; `blades`: blades join, are fenced, and what is lost with them,
 //! * `takeover`: a controller that follows another.
 //!
 //! # What is kept, and when
 //!
 //! Whatever changes in the books is recorded before it is answered, and before anything is done that cannot be undone:
-//! a blade's departure before words forget it, the end of a vma before its regions are freed. Tables follow the books
+//! a blade's departure before words forget it, the end of a vma before its regions are freed. That a process has left its
+//! domain says what it gives up: the ends of those vmas are recorded later, part by part. Tables follow the books
 //! before the record is written: a controller that dies in between is followed by one that finds entries which should
 //! not be there, and takes them out. Only a new vma is recorded first, since blades may have copies of it as soon as the
 //! tables allow it. No other operation comes between a decision, its tables and its record.
@@ -34,6 +35,7 @@ mod change;
 mod decide;
 mod index;
 pub mod interface;
+mod leaving;
 #[cfg(feature = "model")]
 mod model;
 mod operation;
@@ -170,6 +172,8 @@ pub struct Controller {
     hand: u32,
     /// What slots had seen when they were last looked at for that, by slot; nothing while enough are left.
     uses: BTreeMap<u32, u32>,
+    /// Vmas that are to be freed after the one that is being freed, by their domain.
+    freeing: BTreeMap<u32, BTreeSet<u64>>,
     sessions: Sessions,
     stage: Stage,
     operations: BTreeMap<OperationId, Operation>,
@@ -217,6 +221,7 @@ impl Controller {
             cleared: BTreeSet::new(),
             hand: 1,
             uses: BTreeMap::new(),
+            freeing: BTreeMap::new(),
             sessions: Sessions::default(),
             stage,
             operations: BTreeMap::new(),
@@ -421,11 +426,17 @@ impl Controller {
             }
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
             Task::Zero(blade, zeroing) => self.zero(now, id, operation, blade, zeroing),
-            Task::Exit(domain, process) => self.exit(id, operation, domain, process),
+            Task::LeaveDomains(incarnation, from) => {
+                self.leave_domains(id, operation, incarnation, from)
+            }
+            Task::MarkLost(incarnation, lost) => self.mark_lost(operation, incarnation, lost),
+            Task::GiveUp(giving) => self.give_up(id, operation, giving),
+            Task::FreeNext(domain) => self.free_next(domain),
+            Task::FlushLost(memory, from) => self.flush_lost(operation, memory, from),
             Task::TakeOver(taking_over) => {
                 self.proceed_with_takeover(now, id, operation, taking_over)
             }
-            Task::Count(is_asked) => self.count(now, id, operation, is_asked),
+            Task::Count(counting) => self.count(now, id, operation, counting),
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) enum Thing {
     Port(Port),
     /// The name of an area in a domain.
     Area(u32, String),
+    /// The process with that number on a compute blade.
+    Process(Process),
 }
 
 impl Claim {
@@ -168,16 +170,35 @@ pub(super) enum Task {
     FenceOperations(Incarnation, Vec<Entry>),
     /// The processes of a compute blade are gone; regions that it had written into are lost.
     EndProcesses(Incarnation, Vec<Entry>),
+    /// The same, from a domain on.
+    LeaveDomains(Incarnation, u32),
+    /// Writes into these regions are lost with a compute blade.
+    MarkLost(Incarnation, VecDeque<Entry>),
     /// Regions of a memory blade are lost, from a slot on.
     Lose(Incarnation, u32),
     /// Have memory that was freed zeroed.
     Zero(u8, Zeroing),
-    /// A process is gone.
-    Exit(u32, Process),
+    /// Vmas are given up.
+    GiveUp(GivingUp),
+    /// Free the next vma of a domain that is to be freed.
+    FreeNext(u32),
+    /// Have blades drop what they have of vmas that are lost with a memory blade, from an address on.
+    FlushLost(u8, Va),
     /// Take over from another controller.
     TakeOver(TakingOver),
-    /// Ask all compute blades what they count.
-    Count(bool),
+    /// Ask compute blades what they count.
+    Count(Counting),
+}
+
+/// Blades are asked what they count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Counting {
+    /// Which compute blades.
+    pub(super) blades: BladeSet,
+    /// The next one that is not asked, if there is one.
+    pub(super) next: Option<mind_common::id::BladeId>,
+    /// Whether they were asked.
+    pub(super) is_asked: bool,
 }
 
 /// How far the zeroing of what was freed is.
@@ -200,6 +221,16 @@ pub(super) struct Mapping {
     pub(super) access: Access,
     /// With the process that opens it, for an area.
     pub(super) area: Option<(String, Process)>,
+}
+
+/// What is given up that a process had open which has left its domain, or all vmas of a domain that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GivingUp {
+    pub(super) domain: u32,
+    /// The process, if the domain has not ended.
+    pub(super) by: Option<Process>,
+    /// From this address on.
+    pub(super) from: Va,
 }
 
 /// A blade gives up what it owns of a range.

@@ -22,9 +22,12 @@ use super::{
     },
     change::Changing,
     index::Errand,
-    operation::{Claim, Finding, Operation, Purpose, Syncing, Task, Waits, Zeroing},
+    operation::{Claim, Counting, Finding, Operation, Purpose, Syncing, Task, Waits, Zeroing},
     procedure::Change,
 };
+
+/// Compute blades of whose counters one reply tells: so many reports fit in a frame.
+const MOST_REPORTS: usize = 16;
 
 impl Controller {
     /// Gives slots for further use.
@@ -439,31 +442,54 @@ impl Controller {
 
     // Reports.
 
-    /// Asks all compute blades what they count, and tells the asker.
+    /// The compute blades from that number on whose counters are wanted, as many as one reply may have.
+    pub(super) fn counting(&self, from: u64, limit: u32) -> Counting {
+        let limit = usize::try_from(limit).map_or(MOST_REPORTS, |limit| limit.min(MOST_REPORTS));
+        let mut here = self.computes().iter();
+        let mut blades = BladeSet::EMPTY;
+        let mut next = here.find(|blade| u64::from(blade.get()) >= from);
+        while let Some(blade) = next.filter(|_| (blades.len() as usize) < limit.max(1)) {
+            blades = blades.with(blade);
+            next = here.next();
+        }
+        Counting {
+            blades,
+            next,
+            is_asked: false,
+        }
+    }
+
+    /// Asks compute blades what they count, and tells the asker. A report that no agent makes is left out.
     pub(super) fn count(
         &mut self,
         now: u64,
         id: OperationId,
         operation: &mut Operation,
-        is_asked: bool,
+        counting: Counting,
     ) {
-        if !is_asked {
+        if !counting.is_asked {
             let until = now.saturating_add(self.config.report);
-            for blade in self.computes().iter() {
+            for blade in counting.blades.iter() {
                 if let Some(incarnation) = self.books.blades.compute(blade) {
                     self.order(id, operation, incarnation, Command::CountCache, Some(until));
                 }
             }
             operation.waits = Waits::Orders;
-            return operation.tasks.push(Task::Count(true));
+            return operation.tasks.push(Task::Count(Counting {
+                is_asked: true,
+                ..counting
+            }));
         }
         let heard = std::mem::take(&mut operation.heard).into_iter();
         let report = |(incarnation, result): (Incarnation, _)| match result {
-            Ok(Report::Cache(report)) => Some((self.name_of(incarnation), *report)),
+            Ok(Report::Cache(report)) if report.is_bounded() => {
+                Some((self.name_of(incarnation), *report))
+            }
             _ => None,
         };
         let caches: BTreeMap<_, _> = heard.filter_map(report).collect();
-        self.reply(id, operation, Ok(Reply::Caches { caches }));
+        let next = counting.next.map(|blade| blade.get().into());
+        self.reply(id, operation, Ok(Reply::Caches { caches, next }));
     }
 }
 

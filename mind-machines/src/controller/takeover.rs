@@ -3,7 +3,7 @@
 //!
 //! The data plane goes on all the while. Until all agents are back, or have had time enough, nothing is changed and
 //! requests wait; then tables become what the books say, blades that did not come back are fenced, vmas that were being
-//! unmapped go on so, and regions that were locked for a change are reset. What was half done in the directory:
+//! given up or unmapped go on so, and regions that were locked for a change are reset. What was half done in the directory:
 //!
 //! * a slot of no vma, or of pages that another slot has, is free;
 //! * a *split*: a locked lower half whose upper half finds the same slot covers both again;
@@ -309,13 +309,7 @@ impl Controller {
             let reset = self.changing(now, Change::Reset, [(entry, None)]);
             others.insert(self.begin(claim, None, vec![Task::Change(reset)]));
         }
-        let vmas = self.books.domains.vmas_from(Va(0));
-        let vmas: Vec<_> = vmas.map(|vma| (vma.va(), vma.is_closing)).collect();
-        for (va, is_closing) in vmas {
-            if is_closing && !seeded!(ClosingNotResumed) {
-                self.begin_closing(va);
-            }
-        }
+        self.go_on_leaving();
         let memories = self.books.blades.of(BladeKind::Memory);
         let memories: Vec<_> = memories.map(|blade| blade.incarnation.number).collect();
         for memory in memories {

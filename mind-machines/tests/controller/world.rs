@@ -68,6 +68,8 @@ pub struct World {
     pub left: Vec<Node>,
     pub flushed: Vec<Node>,
     pub events: Vec<Event>,
+    /// The most records that were changed at once.
+    pub longest_record: usize,
     /// Acts until the controller dies; none if it does not.
     pub acts_to_live: Option<usize>,
     /// The same of the one that takes over then.
@@ -109,6 +111,7 @@ impl World {
             left: Vec::new(),
             flushed: Vec::new(),
             events: Vec::new(),
+            longest_record: 0,
             acts_to_live: None,
             next_acts_to_live: None,
         }
@@ -356,6 +359,7 @@ impl World {
                 }
                 let result = match &act {
                     Act::Keep { changes } => {
+                        self.longest_record = self.longest_record.max(changes.len());
                         for (key, record) in changes {
                             match record {
                                 Some(record) => self.records.insert(*key, record.clone()),

@@ -1,8 +1,11 @@
-//! The benches, behind one command line. Each lives in the module of its name.
+//! The benches, behind one command line. Each lives in the module of its name; what they share is in [`daemons`] and
+//! [`samples`].
 
+mod control;
 mod daemons;
 mod fault;
 mod pipeline;
+mod samples;
 mod testbed;
 
 use std::process::ExitCode;
@@ -26,6 +29,9 @@ enum Bench {
     Fault(fault::Args),
     /// How long a testbed of this machine takes to come up and to go down.
     Testbed(testbed::Args),
+    /// What the controller takes to map, unmap, protect, open and attach, also while a blade hangs; on a testbed of this
+    /// machine whose blades hold no pages.
+    Control(control::Args),
     /// The process that the fault bench runs on each compute blade.
     #[command(name = fault::task::WORKER, hide = true)]
     FaultWorker(fault::worker::Args),
@@ -39,6 +45,10 @@ fn main() -> ExitCode {
             fault::run(&args)
         }
         Bench::Testbed(args) => testbed::run(&args),
+        Bench::Control(args) => {
+            mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
+            control::run(&args)
+        }
         Bench::FaultWorker(args) => fault::worker::main(&args),
     };
     match result {
@@ -65,6 +75,8 @@ mod tests {
         let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
         let worker = ["bench", fault::task::WORKER].into_iter().chain(worker);
         assert!(Cli::try_parse_from(worker).is_ok());
+        assert!(Cli::try_parse_from(["bench", "control", "--vmas", "1,10"]).is_ok());
+        assert!(Cli::try_parse_from(["bench", "control", "--compute", "33"]).is_err());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "across"]).is_ok());
         assert!(Cli::try_parse_from(["bench", "fault", "--placement", "over"]).is_err());
     }

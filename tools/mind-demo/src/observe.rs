@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use mind_api::operator::Status;
 use mind_api::program::{BladeReport, FromBlade, ToBlade};
-use mind_api::{Reply, Request};
 use mind_connection::Client;
 use mind_connection::packets::Packets;
 use netns_setup::plan::SWITCH;
@@ -52,10 +51,7 @@ pub fn status(testbed: &Testbed) -> Result<Status> {
             runtime.block_on(async {
                 let (client, _orders) =
                     Client::connect(Plan::controller(), "mind-demo", LIMIT).await?;
-                match client.call(Request::Status).await? {
-                    Reply::Status(status) => Ok(status),
-                    other => bail!("unexpected answer {other:?}"),
-                }
+                anyhow::Ok(client.status().await?)
             })
         })
         .context("cannot get the controller's status")

@@ -185,7 +185,7 @@ pub(super) fn controller_dies(random: &mut fastrand::Rng, blades: u8) -> Disturb
     Disturbance::ControllerDies {
         moment: match random.bool() {
             true => Moment::Outputs(random.u64(0..40)),
-            false => Moment::Answers(random.u64(0..6)),
+            false => Moment::Answers(random.u64(0..3)),
         },
         back: random.u64(0..20 * MILLISECOND),
         late: (random.u8(0..4) == 0).then(|| blade(random.u8(0..blades))),

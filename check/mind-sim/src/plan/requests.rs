@@ -4,8 +4,8 @@
 use mind_machines::Node;
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, OnLoss, Op,
-    Place, Plan, Program, blade, general, generator,
+    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
+    OnLoss, Op, Place, Plan, Program, blade, general, generator,
 };
 
 /// The run of a seed.
@@ -141,6 +141,27 @@ fn disturbances(
             (at, what)
         })
         .collect();
+    let deaths: Vec<_> = list.iter().filter_map(dies_with_an_answer).collect();
+    for at in deaths {
+        // There is something to answer soon.
+        let mapping = match random.u8(0..3) {
+            0 => general::mapping(random),
+            _ => Mapping::Map,
+        };
+        let area = random.usize(0..areas.len());
+        list.push((at, Disturbance::Mapping(mapping, area)));
+    }
     list.sort_by_key(|(at, _)| *at);
     list
+}
+
+/// When the controller is to die with an answer, if it is.
+const fn dies_with_an_answer((at, what): &(u64, Disturbance)) -> Option<u64> {
+    match what {
+        Disturbance::ControllerDies {
+            moment: Moment::Answers(_),
+            ..
+        } => Some(*at),
+        _ => None,
+    }
 }

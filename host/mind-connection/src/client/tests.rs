@@ -1,6 +1,6 @@
 //! Calls, commands and connections that are lost, against a listener that plays the controller.
 
-use mind_api::{errno::Errno, message::Welcome};
+use mind_api::message::Welcome;
 
 use super::*;
 use tokio::net::TcpListener;
@@ -86,6 +86,49 @@ async fn a_controller_that_goes_ends_every_call() {
     let error = call.await.unwrap().unwrap_err();
     assert!(matches!(error, ClientError::Lost(_)), "{error}");
     assert_eq!(commands.recv().await, None);
+}
+
+#[tokio::test]
+async fn what_is_too_long_for_a_frame_is_refused_at_once() {
+    let (mut connection, client, mut commands) = pair(LIMIT).await;
+    let name = "x".repeat(frame::MAX_LENGTH);
+    let error = client.call(Request::UnlinkArea { domain: 1, name });
+    let error = error.await.unwrap_err();
+    assert!(
+        matches!(&error, ClientError::Refused(failure) if failure.errno == Errno::EINVAL),
+        "{error}"
+    );
+    let body = Command::Identify;
+    give(&mut connection, Frame::Command { id: 1, body }).await;
+    let order = commands.recv().await.unwrap();
+    let identity = mind_api::message::Identity {
+        number: 0,
+        incarnation: 1,
+        pages: 1,
+        processes: (0..200_000).map(|pid| (1, pid)).collect(),
+    };
+    let answer = Ok(Report::Identity(identity));
+    client.answer_command(order.id, answer).unwrap();
+    let Frame::Carried { id: 1, body } = take(&mut connection).await else {
+        panic!("expected an answer");
+    };
+    let message = body.map(|_| ()).unwrap_err().message;
+    assert!(message.contains("bytes"), "{message}");
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_last_client() {
+    let (mut connection, client, _commands) = pair(LIMIT).await;
+    let other = client.clone();
+    drop(client);
+    let call = tokio::spawn(async move { other.call(Request::Status).await });
+    let Frame::Request { id, .. } = take(&mut connection).await else {
+        panic!("expected a request");
+    };
+    let body = Ok(Reply::Done);
+    give(&mut connection, Frame::Reply { id, body }).await;
+    call.await.unwrap().unwrap();
+    assert!(connection.next().await.is_none());
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! `mind-controller`: the controller's daemon.
 //!
 //! * [`driver`] drives the controller's machine, on the data plane and on blades,
-//! * [`session`] is a connection of a blade's agent or an operator, [`door`] where operators come in,
+//! * [`session`] is a connection of a blade's agent or an operator, [`door`] where operators come in, [`admission`] how
+//!   many connections there may be,
 //! * [`copier`] copies invalidations where the switch does not,
 //! * [`tracer`] tells operators what becomes of packets,
 //! * [`metrics`] is what Prometheus is told,
@@ -9,6 +10,7 @@
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
+mod admission;
 mod copier;
 mod door;
 mod driver;
@@ -35,13 +37,14 @@ use mind_connection::{
 };
 use mind_metrics::page;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::Semaphore,
     task::JoinSet,
 };
 
 use self::{
+    admission::{Admission, Admitted},
     door::Door,
     driver::{Driver, Handle, Setup},
     fdb::Bridge,
@@ -53,8 +56,10 @@ use self::{
 
 /// The controller's TCP port where nobody says another.
 const PORT: u16 = 4790;
-/// Connections that there may be at a time; the next one waits until another one ends.
+/// Connections over the network that there may be at a time.
 const CONNECTIONS: usize = 512;
+/// Connections of operators of this host that there may be at a time.
+const OPERATORS: usize = 64;
 /// Bytes of a frame's payload: the largest message behind its IP and UDP headers.
 const LEAST_MTU: i64 = (wire::OUTER_LEN - ETHERNET_LEN + wire::MAX_LEN) as i64;
 /// Bytes of an Ethernet header.
@@ -249,24 +254,22 @@ impl Serving {
         if let Some(listener) = shown {
             tasks.spawn(show(listener, handle.clone(), events));
         }
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let network = Admission::new("blades and others in the network", CONNECTIONS);
+        let operators = Admission::new("operators of this host", OPERATORS);
         loop {
-            let place = Arc::clone(&room).acquire_owned().await?;
             let (handle, bridge) = (handle.clone(), Arc::clone(&bridge));
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted.map(|(stream, peer)| {
                     if let Err(error) = frame::prepare(&stream) {
                         tracing::warn!(%peer, %error, "it will show late that a connection is gone");
                     }
-                    tasks.spawn(async move {
-                        session::run(handle, bridge, stream, Peer::Network(peer)).await;
-                        drop(place);
+                    serve(&mut tasks, network.admit(), stream, |stream| {
+                        session::run(handle, bridge, stream, Peer::Network(peer))
                     });
                 }),
                 accepted = door.accept() => accepted.map(|stream| {
-                    tasks.spawn(async move {
-                        session::run(handle, bridge, stream, Peer::Local).await;
-                        drop(place);
+                    serve(&mut tasks, operators.admit(), stream, |stream| {
+                        session::run(handle, bridge, stream, Peer::Local)
                     });
                 }),
                 Some(ended) = tasks.join_next() => {
@@ -285,13 +288,35 @@ impl Serving {
     }
 }
 
+/// Has a connection served by a task of its own, or told that there are too many.
+fn serve<S, F>(tasks: &mut JoinSet<()>, admitted: Admitted, stream: S, session: impl FnOnce(S) -> F)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    match admitted {
+        Admitted::Served(place) => {
+            let session = session(stream);
+            tasks.spawn(async move {
+                session.await;
+                drop(place);
+            });
+        }
+        Admitted::Told(refusal) => {
+            tasks.spawn(refusal.tell(stream));
+        }
+        Admitted::Closed => {}
+    }
+}
+
 /// Shows metrics until it is dropped.
 async fn show(listener: TcpListener, handle: Handle, events: Arc<Events>) {
     let gather = move || {
         let (handle, events) = (handle.clone(), Arc::clone(&events));
         async move {
-            let status = handle.status().await.unwrap_or_default();
-            metrics::families(&status, &events)
+            let status = handle.status().await;
+            let status = status.inspect_err(|error| tracing::warn!(%error, "metrics are missing"));
+            metrics::families(&status.unwrap_or_default(), &events)
         }
     };
     if let Err(error) = page::serve(listener, gather).await {

@@ -4,15 +4,14 @@ use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::Result;
 use mind_api::{
-    Reply, Request,
     operator::{RegionOrder, RegionStatus, Status},
     program::BladeReport,
 };
 
-use crate::operator::{Controller, blades, unexpected};
+use crate::operator::Controller;
 
 /// Regions that are looked at, in each order: those that were busiest since they were mapped.
-const REGIONS: u32 = 500;
+const REGIONS: usize = 500;
 
 /// What there is, and what was counted by now.
 pub(super) struct Sample {
@@ -28,21 +27,11 @@ impl Sample {
     pub(super) async fn take(controller: &Controller) -> Result<Self> {
         let at = Instant::now();
         let status = controller.status().await?;
-        let caches = blades::caches(controller).await?;
+        let caches = controller.0.caches().await?;
         let mut regions = BTreeMap::new();
         for order in [RegionOrder::Accesses, RegionOrder::Invalidations] {
-            let request = Request::ListRegions {
-                from: 0,
-                to: u64::MAX,
-                order,
-                limit: REGIONS,
-            };
-            match controller.ask(request).await? {
-                Reply::Regions { regions: part, .. } => {
-                    regions.extend(part.into_iter().map(|region| (region.va, region)));
-                }
-                other => return unexpected(&other),
-            }
+            let busiest = controller.0.regions((0, u64::MAX), order, REGIONS).await?;
+            regions.extend(busiest.into_iter().map(|region| (region.va, region)));
         }
         Ok(Self {
             at,

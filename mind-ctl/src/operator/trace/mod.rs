@@ -15,7 +15,7 @@ use mind_api::{
 };
 
 use self::{line::Line, names::Names};
-use super::{Common, Controller, Format, parse_address, regions, unexpected, vmas};
+use super::{Common, Controller, Format, parse_address, regions, unexpected};
 
 /// How long nothing may happen: as long as it takes.
 const EVER: Duration = Duration::MAX;
@@ -102,7 +102,7 @@ async fn ranges(controller: &Controller, args: &Args) -> Result<Vec<AddressRange
     let Some(domain) = &args.domain else {
         return Ok(Vec::new());
     };
-    let mut vmas = vmas::list(controller).await?;
+    let mut vmas = controller.0.vmas().await?;
     vmas.retain(|vma| vma.domain_name == *domain);
     if vmas.is_empty() {
         // No ranges would mean all addresses.

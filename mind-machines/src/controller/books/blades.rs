@@ -16,6 +16,8 @@ use mind_common::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::domains::check_name;
+
 /// A port of the switch: the index of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Port(pub u32);
@@ -171,7 +173,8 @@ impl Blades {
     /// # Errors
     ///
     /// `EEXIST`: the port is that of a blade of the other kind; or a blade that is here has the port with another
-    /// address, or the address at another port. `ENOSPC`: all numbers are taken. `EINVAL`: it has no pages.
+    /// address, or the address at another port. `ENOSPC`: all numbers are taken. `EINVAL`: it has no pages, or no name.
+    /// `ENAMETOOLONG`.
     pub fn next(&self, port: Port, registration: Registration) -> Result<Blade, Failure> {
         let Registration {
             kind,
@@ -180,6 +183,7 @@ impl Blades {
             mac,
             pages,
         } = registration;
+        check_name("a blade", &name)?;
         if let Some(blade) = self
             .behind(port)
             .filter(|blade| blade.incarnation.kind != kind)

@@ -54,6 +54,15 @@ impl Users {
         }
     }
 
+    /// The processes that have it open, of an area.
+    pub fn openers(&self) -> impl Iterator<Item = Process> {
+        let openers = match self {
+            Self::Domain => &[][..],
+            Self::Openers(openers) => openers,
+        };
+        openers.iter().map(|(process, _)| *process)
+    }
+
     /// A process opens the area once more.
     pub fn open(&mut self, process: Process) {
         let Self::Openers(openers) = self else {
@@ -78,14 +87,11 @@ impl Users {
         true
     }
 
-    /// A process has ended; whether it had the area open.
-    pub fn forget(&mut self, process: Process) -> bool {
-        let Self::Openers(openers) = self else {
-            return false;
-        };
-        let before = openers.len();
-        openers.retain(|(other, _)| *other != process);
-        openers.len() < before
+    /// A process has ended.
+    pub fn forget(&mut self, process: Process) {
+        if let Self::Openers(openers) = self {
+            openers.retain(|(other, _)| *other != process);
+        }
     }
 }
 
@@ -148,9 +154,40 @@ pub struct Domain {
     /// First addresses of its named areas.
     #[serde(skip)]
     pub areas: BTreeMap<String, u64>,
+    /// Which processes have an area open, and its first address.
+    #[serde(skip)]
+    pub opened: BTreeSet<(Process, u64)>,
     /// What it may do with its vmas.
     #[serde(skip)]
     pub protection: Protection,
+    /// Its vmas that are not closing.
+    #[serde(skip)]
+    pub open: Open,
+}
+
+/// The vmas of a domain that are not closing, in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Open {
+    /// How many there are.
+    pub vmas: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Open {
+    fn add(&mut self, vma: &Vma) {
+        if !vma.is_closing {
+            self.vmas += 1;
+            self.bytes += vma.length;
+        }
+    }
+
+    fn take(&mut self, vma: &Vma) {
+        if !vma.is_closing {
+            self.vmas -= 1;
+            self.bytes -= vma.length;
+        }
+    }
 }
 
 impl Domain {
@@ -160,14 +197,19 @@ impl Domain {
         blades.map(BladeId::from_low_bits).collect()
     }
 
-    /// Whether a process of it runs on the blade.
-    pub fn is_on(&self, blade: BladeId) -> bool {
+    /// The first of its processes that run on the blade.
+    pub fn first_on(&self, blade: BladeId) -> Option<Process> {
         let first = Process {
             blade: blade.get(),
             pid: i32::MIN,
         };
         let next = self.processes.range(first..).next();
-        next.is_some_and(|process| process.blade == blade.get())
+        next.filter(|process| process.blade == blade.get()).copied()
+    }
+
+    /// Whether a process of it runs on the blade.
+    pub fn is_on(&self, blade: BladeId) -> bool {
+        self.first_on(blade).is_some()
     }
 }
 
@@ -182,6 +224,12 @@ pub struct Domains {
 }
 
 impl Domains {
+    /// Domains of number `from` and above, by number.
+    pub fn from(&self, from: u32) -> impl Iterator<Item = (u32, &Domain)> {
+        let domains = self.domains.range(from..);
+        domains.map(|(number, domain)| (*number, domain))
+    }
+
     /// All domains, by number.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Domain)> {
         self.domains
@@ -214,9 +262,100 @@ impl Domains {
         self.vmas.get(&va.0)
     }
 
-    /// The vma that begins at `va`, to be changed in everything but its domain, place and name.
+    /// The vma that begins at `va`, to be changed in everything but its domain, place, name, users, and whether it is
+    /// closing.
     pub fn vma_mut(&mut self, va: Va) -> Option<&mut Vma> {
         self.vmas.get_mut(&va.0)
+    }
+
+    /// A process opens an area once more.
+    pub fn add_user(&mut self, va: Va, process: Process) {
+        if let Some(vma) = self.vmas.get_mut(&va.0) {
+            vma.users.open(process);
+        }
+        self.note_user(va, process);
+    }
+
+    /// A process gives up one use of a vma; whether it had one.
+    pub fn remove_user(&mut self, va: Va, process: Process) -> bool {
+        let vma = self.vmas.get_mut(&va.0);
+        let had_one = vma.is_some_and(|vma| vma.users.close(process));
+        self.note_user(va, process);
+        had_one
+    }
+
+    /// A process does not use a vma any more.
+    pub fn forget_user(&mut self, va: Va, process: Process) {
+        if let Some(vma) = self.vmas.get_mut(&va.0) {
+            vma.users.forget(process);
+        }
+        self.note_user(va, process);
+    }
+
+    /// Whether a process has an area open is found by the process from now on.
+    fn note_user(&mut self, va: Va, process: Process) {
+        let Some(vma) = self.vmas.get(&va.0) else {
+            return;
+        };
+        if let Some(domain) = self.domains.get_mut(&vma.domain) {
+            match vma.users.openers().any(|opener| opener == process) {
+                true => domain.opened.insert((process, va.0)),
+                false => domain.opened.remove(&(process, va.0)),
+            };
+        }
+    }
+
+    /// The first vmas of a domain from an address on that a process has open, or all, by address.
+    pub fn used(&self, domain: u32, by: Option<Process>, from: Va, most: usize) -> Vec<Va> {
+        let Some(domain) = self.domains.get(&domain) else {
+            return Vec::new();
+        };
+        match by {
+            None => domain
+                .vmas
+                .range(from.0..)
+                .take(most)
+                .copied()
+                .map(Va)
+                .collect(),
+            Some(process) => {
+                let its = domain.opened.range((process, from.0)..=(process, u64::MAX));
+                its.take(most).map(|(_, va)| Va(*va)).collect()
+            }
+        }
+    }
+
+    /// The first domain from a number on of which a process runs on the blade, and the process.
+    pub fn next_on(&self, blade: BladeId, from: u32) -> Option<(u32, Process)> {
+        let mut domains = self.domains.range(from..);
+        domains.find_map(|(number, domain)| Some((*number, domain.first_on(blade)?)))
+    }
+
+    /// Domains without processes that have vmas which are not closing, and processes that have areas open of domains in
+    /// which they are not.
+    pub fn left_behind(&self) -> Vec<(u32, Option<Process>)> {
+        let mut left = Vec::new();
+        for (number, domain) in &self.domains {
+            if domain.processes.is_empty() {
+                let mut vmas = domain.vmas.iter().filter_map(|va| self.vmas.get(va));
+                left.extend(vmas.any(|vma| !vma.is_closing).then_some((*number, None)));
+                continue;
+            }
+            let openers: BTreeSet<_> = domain.opened.iter().map(|(process, _)| *process).collect();
+            let gone = openers.difference(&domain.processes);
+            left.extend(gone.map(|process| (*number, Some(*process))));
+        }
+        left
+    }
+
+    /// The vma that begins at `va` is closing from now on.
+    pub fn close_vma(&mut self, va: Va) -> Option<&Vma> {
+        let vma = self.vmas.get_mut(&va.0)?;
+        if let Some(domain) = self.domains.get_mut(&vma.domain) {
+            domain.open.take(vma);
+        }
+        vma.is_closing = true;
+        Some(vma)
     }
 
     /// The vma that an address is in.
@@ -313,7 +452,9 @@ impl Domains {
         let domain = Domain {
             vmas: known.vmas,
             areas: known.areas,
+            opened: known.opened,
             protection: known.protection,
+            open: known.open,
             ..domain
         };
         self.domains.insert(number, domain);
@@ -341,11 +482,17 @@ impl Domains {
 
     /// Adds a vma.
     pub fn put_vma(&mut self, vma: Vma) {
+        self.take_vma(vma.va());
         let domain = self.domains.entry(vma.domain).or_default();
         domain.vmas.insert(vma.va().0);
+        domain.open.add(&vma);
         if let Some(name) = &vma.area {
             domain.areas.insert(name.clone(), vma.va().0);
         }
+        let openers = vma.users.openers();
+        domain
+            .opened
+            .extend(openers.map(|process| (process, vma.va().0)));
         self.vmas.insert(vma.va().0, vma);
     }
 
@@ -354,8 +501,12 @@ impl Domains {
         let vma = self.vmas.remove(&va.0)?;
         if let Some(domain) = self.domains.get_mut(&vma.domain) {
             domain.vmas.remove(&va.0);
+            domain.open.take(&vma);
             if let Some(name) = &vma.area {
                 domain.areas.remove(name);
+            }
+            for process in vma.users.openers() {
+                domain.opened.remove(&(process, va.0));
             }
         }
         Some(vma)

@@ -98,6 +98,11 @@ impl Protection {
 
     /// What of `start..end` the domain may do what with, by address.
     pub fn over(&self, start: u64, end: u64) -> Vec<Range> {
+        self.over_at_most(start, end, usize::MAX).0
+    }
+
+    /// The same, of about `most` ranges; and where to go on, if that is not all.
+    pub fn over_at_most(&self, start: u64, end: u64, most: usize) -> (Vec<Range>, Option<u64>) {
         let first = self.ranges.range(..=start).next_back();
         let first = first.map_or(start, |(from, _)| *from);
         let mut ranges = Vec::new();
@@ -106,6 +111,9 @@ impl Protection {
             let (from, to) = ((*from).max(start), (*to).min(end));
             if from >= to {
                 continue;
+            }
+            if ranges.len() >= most {
+                return (ranges, Some(next));
             }
             if next < from {
                 ranges.push((next, from, PermissionClass::None));
@@ -116,7 +124,7 @@ impl Protection {
         if next < end {
             ranges.push((next, end, PermissionClass::None));
         }
-        ranges
+        (ranges, None)
     }
 
     /// The class of this entry; `None` if there is no such one.

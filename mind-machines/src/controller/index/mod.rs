@@ -41,7 +41,9 @@ impl Errand {
     fn of(tasks: &[Task]) -> Option<Self> {
         tasks.iter().find_map(|task| match task {
             Task::Fence(of) | Task::Forget(of, ..) | Task::Lose(of, _) => Some(Self::Fence(*of)),
-            Task::FenceOperations(of, _) | Task::EndProcesses(of, _) => Some(Self::End(*of)),
+            Task::FenceOperations(of, _)
+            | Task::EndProcesses(of, _)
+            | Task::LeaveDomains(of, _) => Some(Self::End(*of)),
             Task::Zero(blade, _) => Some(Self::Zero(*blade)),
             Task::Reclaim(_) => Some(Self::Reclaim),
             _ => None,

@@ -1,8 +1,6 @@
 //! The system that is measured: a testbed with its daemons, each engine on its processor, and a
 //! worker on each compute blade.
 
-use std::fs;
-
 use anyhow::{Context as _, Result, bail};
 use mind_api::program::{BladeReport, FromBlade, ToBlade};
 use mind_cli::{Interrupt, Interrupted};
@@ -23,8 +21,6 @@ pub(super) const COMPUTE: u8 = 3;
 pub(super) const CACHE: u64 = 4 << 20;
 /// Bytes that the memory blade offers.
 const MEMORY: u64 = 64 << 20;
-/// Last lines of a log that a failure shows.
-const TAIL: usize = 10;
 
 /// A running system.
 pub(super) struct Blades {
@@ -130,40 +126,7 @@ impl Blades {
         if error.is::<Interrupted>() {
             return error;
         }
-        let mut text = format!("{error:#}");
-        for service in &self.testbed.state().services {
-            let log = fs::read(paths::log(&service.name)).unwrap_or_default();
-            let log = String::from_utf8_lossy(&log);
-            let lines = complaints(&log);
-            if !lines.is_empty() {
-                let lines = lines.join("\n  ");
-                text.push_str(&format!("\n{} has warned:\n  {lines}", service.name));
-            }
-        }
-        anyhow::Error::msg(text)
-    }
-}
-
-/// The last warnings and errors of a log.
-fn complaints(log: &str) -> Vec<&str> {
-    let is_complaint = |line: &&str| {
-        ["WARN", "ERROR", "panicked"]
-            .iter()
-            .any(|word| line.contains(word))
-    };
-    let lines: Vec<_> = log.lines().filter(is_complaint).collect();
-    lines[lines.len().saturating_sub(TAIL)..].to_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_complaints_of_a_log_are_kept() {
-        let log = "1 INFO ready\n2  WARN late\n3 \u{1b}[31mERROR\u{1b}[0m lost\n4 INFO done\n";
-        assert_eq!(complaints(log).len(), 2);
-        let long: String = (0..30).map(|number| format!("WARN {number}\n")).collect();
-        assert_eq!(complaints(&long).first(), Some(&"WARN 20"));
+        let services = self.testbed.state().services.iter();
+        daemons::explained(&error, services.map(|service| service.name.as_str()))
     }
 }

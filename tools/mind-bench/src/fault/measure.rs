@@ -12,12 +12,12 @@ use super::{
     network,
     placement::{Awake, Placement, Sharing},
     report::{Measured, MeasuredTransition},
-    samples::{Quantiles, Samples},
     task::Task,
     transitions::{BATCH, Transitions},
     userfault::{self, Handler},
     workers::Worker,
 };
+use crate::samples::{Quantiles, Samples};
 
 /// Local faults for each access of a transition: they cost less and vary more.
 const LOCAL_PER_ACCESS: usize = 4;

@@ -8,7 +8,7 @@
 //! * [`blades`]: the system that is measured; [`transitions`] and [`eviction`]: what is measured,
 //! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`task`]: what
 //!   they are told; [`workers`]: how the bench sees them,
-//! * [`samples`] and [`report`]: the results.
+//! * [`report`]: the results.
 
 mod blades;
 mod eviction;
@@ -18,7 +18,6 @@ mod network;
 mod placement;
 mod program;
 mod report;
-mod samples;
 pub(crate) mod task;
 mod transitions;
 mod userfault;

@@ -11,9 +11,9 @@ use super::{
     eviction::Evicting,
     fan_out::FanOut,
     placement::Sharing,
-    samples::Quantiles,
     transitions::{Kind, MEASURED},
 };
+use crate::samples::Quantiles;
 
 /// The most that I->S may take, in sums of the limits.
 const I_S_BOUND: f64 = 1.5;

@@ -16,9 +16,9 @@ use mind_common::{
 
 use super::{
     blades::{Blades, CACHE},
-    samples::Samples,
     task::{Access, Task},
 };
+use crate::samples::Samples;
 
 /// Pages of each kind in a round, at most: all kinds fit in a cache, with room for its reserve.
 pub(super) const BATCH: usize = 250;

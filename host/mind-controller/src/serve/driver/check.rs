@@ -35,12 +35,18 @@ use mind_machines::controller::{
 };
 use tokio::time::timeout;
 
-use super::{super::fdb::Bridge, Driver, Message, tables};
+use super::{super::fdb::Bridge, Driver, Message, part::Part, tables};
 
+/// Checks that may go on at a time: each has a copy of the books.
+pub(super) const CHECKS: usize = 4;
 /// How often a check looks again that finds something.
 const LOOKS: u32 = 5;
 /// And after how long.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Discrepancies that are kept; of more, their number is.
+const MOST: usize = 10_000;
+/// Characters of a value that are told.
+const LONGEST: usize = 1_000;
 /// How long it may take an agent to say what it knows.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// What helps against tables that are not as the books say.
@@ -113,7 +119,21 @@ impl Driver {
         let Looked { mut asked, check } = looked;
         asked.looks += 1;
         if check.discrepancies.is_empty() || asked.looks > LOOKS {
-            return self.answer(asked.session, asked.id, Ok(Reply::Checked(check)));
+            self.checking = self.checking.saturating_sub(1);
+            let Check {
+                compared,
+                discrepancies,
+                left_off,
+            } = check;
+            if let Some(connection) = self.connections.get_mut(&asked.session) {
+                connection.discrepancies = discrepancies;
+            }
+            let checked = Check {
+                compared,
+                left_off,
+                ..Check::default()
+            };
+            return self.answer(asked.session, asked.id, Ok(Reply::Checked(checked)));
         }
         let Some(own) = self.own.upgrade() else {
             return;
@@ -122,6 +142,36 @@ impl Driver {
             tokio::time::sleep(PAUSE).await;
             let _ = own.send(Message::LookAgain(asked)).await;
         });
+    }
+}
+
+impl Driver {
+    /// What the last check of a connection has found. With the last part it is forgotten.
+    pub(super) fn list_discrepancies(&mut self, session: Session, from: u64, limit: u32) -> Reply {
+        let mut part = Part::new(limit);
+        let Some(connection) = self.connections.get_mut(&session) else {
+            return Reply::Discrepancies {
+                discrepancies: Vec::new(),
+                next: None,
+            };
+        };
+        let first = usize::try_from(from).unwrap_or(usize::MAX);
+        let mut next = None;
+        for (place, found) in connection.discrepancies.iter().enumerate().skip(first) {
+            if part.is_full() {
+                next = Some(place as u64);
+                break;
+            }
+            part.push(found.clone());
+        }
+        if next.is_none() {
+            connection.discrepancies = Vec::new();
+        }
+        let discrepancies = part.entries();
+        Reply::Discrepancies {
+            discrepancies,
+            next,
+        }
     }
 }
 
@@ -193,10 +243,14 @@ impl Audit {
     }
 
     fn note(&mut self, object: impl Display, expected: String, found: String, fix: &str) {
+        if self.check.discrepancies.len() == MOST {
+            self.check.left_off += 1;
+            return;
+        }
         self.check.discrepancies.push(Discrepancy {
             object: object.to_string(),
-            expected,
-            found,
+            expected: shortened(expected),
+            found: shortened(found),
             fix: fix.to_owned(),
         });
     }
@@ -387,6 +441,14 @@ impl Audit {
     }
 }
 
+/// A text without what is too long to be read.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
 /// Who a blade is, by the books.
 fn identity_of(books: &Books, blade: &Blade) -> Identity {
     let number = blade.incarnation.number;
@@ -401,5 +463,22 @@ fn identity_of(books: &Books, blade: &Blade) -> Identity {
         incarnation: blade.incarnation.incarnation,
         pages: blade.pages,
         processes: processes.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_discrepancies_are_kept_and_the_others_counted() {
+        let mut audit = Audit::default();
+        for number in 0..MOST + 5 {
+            audit.note(number, "x".repeat(LONGEST + 1), String::new(), RELOAD);
+        }
+        assert_eq!(audit.check.discrepancies.len(), MOST);
+        assert_eq!(audit.check.left_off, 5);
+        assert_eq!(audit.check.discrepancies[0].expected.len(), LONGEST + 3);
+        assert_eq!(shortened("short".to_owned()), "short");
     }
 }

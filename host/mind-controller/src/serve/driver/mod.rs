@@ -4,14 +4,19 @@
 //! deadline, and for nothing else, so that nothing that hangs delays it.
 //!
 //! * [`tables`]: acts on the maps of the data plane,
-//! * [`requests`]: what is answered without the machine, [`status`]: what operators see,
 //! * [`packets`]: waiting until packets have left the switch, and for what runs out in it,
+//! * [`requests`]: what is answered without the machine,
+//! * [`status`] and [`listing`]: what operators see, of the data plane and of the books; each list comes in parts
+//!   ([`part`]), and one that is sorted is made between other work ([`scan`]),
 //! * [`check`]: whether books, tables and blades agree,
 //! * [`told`]: events, for the log and for metrics.
 
 mod check;
+mod listing;
 mod packets;
+mod part;
 mod requests;
+mod scan;
 mod status;
 mod tables;
 mod told;
@@ -29,11 +34,11 @@ use std::{
 
 use anyhow::Result;
 use mind_api::{
-    Command, Failure, Reply, Request,
+    Command, Errno, Failure, Reply, Request,
     message::{BladeKind, Frame, Registration, Report},
-    operator::Status,
+    operator::{Discrepancy, Status},
 };
-use mind_connection::endpoint::Peer;
+use mind_connection::{ClientError, endpoint::Peer, lists};
 use mind_dataplane::Switch;
 use mind_machines::controller::{
     Act, Config, Controller, Input, OperationId, Output, Seen, Session,
@@ -45,6 +50,7 @@ use super::{
     copier::Copied, fdb::Bridge, metrics::Events, session::Trace, store::Store, tracer::Tracer,
 };
 use packets::Packets;
+use scan::Scans;
 use tables::Tables;
 
 /// Messages that may wait for the driver; connections wait with the next.
@@ -110,8 +116,8 @@ pub(super) enum Message {
     PacketsLeft(OperationId),
     /// Little is left of slots or tables of the directory.
     Short,
-    /// The status is wanted.
-    Status(oneshot::Sender<Status>),
+    /// Something is asked by the controller's process itself, which is answered at once.
+    Ask(Request, oneshot::Sender<Result<Reply, Failure>>),
 }
 
 /// A connection, as the driver sees it.
@@ -122,6 +128,8 @@ pub(super) struct Connection {
     trace: Trace,
     /// Commands that are not answered yet.
     commands: BTreeSet<u64>,
+    /// What its last check has found.
+    discrepancies: Vec<Discrepancy>,
     /// Dropped, it ends the connection.
     _alive: oneshot::Sender<()>,
 }
@@ -135,6 +143,15 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// Reaches what takes the messages.
+    pub(super) fn new(messages: mpsc::Sender<Message>, is_complete: watch::Receiver<bool>) -> Self {
+        Self {
+            messages,
+            sessions: Arc::new(AtomicU64::new(1)),
+            is_complete,
+        }
+    }
+
     /// A connection has begun: its session, and what resolves when the driver does not want it any more.
     pub(super) async fn open(
         &self,
@@ -151,6 +168,7 @@ impl Handle {
             outgoing: outgoing.clone(),
             trace: trace.clone(),
             commands: BTreeSet::new(),
+            discrepancies: Vec::new(),
             _alive: alive,
         };
         self.send(Message::Opened(session, connection)).await;
@@ -167,11 +185,20 @@ impl Handle {
         self.is_complete.clone()
     }
 
-    /// The state of the system; `None` when the driver has ended.
-    pub(super) async fn status(&self) -> Option<Status> {
-        let (sender, status) = oneshot::channel();
-        self.send(Message::Status(sender)).await;
-        status.await.ok()
+    /// The state of the system, read part by part as an operator does.
+    ///
+    /// # Errors
+    ///
+    /// When the driver has ended.
+    pub(super) async fn status(&self) -> Result<Status, ClientError> {
+        lists::status(&|request| self.ask(request)).await
+    }
+
+    async fn ask(&self, request: Request) -> Result<Reply, ClientError> {
+        let (sender, answer) = oneshot::channel();
+        self.send(Message::Ask(request, sender)).await;
+        let ended = |_| ClientError::Lost("the controller is ending".to_owned());
+        Ok(answer.await.map_err(ended)??)
     }
 }
 
@@ -210,6 +237,10 @@ pub(super) struct Driver {
     next_command: u64,
     /// Checks that wait until the machine has taken over.
     checks: Vec<check::Asked>,
+    /// Checks that are not answered yet.
+    checking: usize,
+    /// Lists that are being made.
+    scans: Scans,
     is_complete: watch::Sender<bool>,
     bridge: Arc<Bridge>,
     pins: PathBuf,
@@ -242,11 +273,7 @@ impl Driver {
         let packets = Packets::start(directory, own.downgrade())?;
         packets::tell_of_shortages(shortages, own.downgrade())?;
         let is_complete = watch::Sender::new(false);
-        let handle = Handle {
-            messages: own.clone(),
-            sessions: Arc::new(AtomicU64::new(1)),
-            is_complete: is_complete.subscribe(),
-        };
+        let handle = Handle::new(own.clone(), is_complete.subscribe());
         let driver = Self {
             controller,
             tables,
@@ -259,6 +286,8 @@ impl Driver {
             commands: HashMap::new(),
             next_command: OWN_COMMANDS,
             checks: Vec::new(),
+            checking: 0,
+            scans: Scans::default(),
             is_complete,
             bridge: setup.bridge,
             pins: setup.pins,
@@ -283,7 +312,8 @@ impl Driver {
             let is_idle = self.work();
             let retired = self.tables.take_retired();
             self.packets.wait(retired, None);
-            if !is_idle {
+            let has_scans = self.scan();
+            if !is_idle || has_scans {
                 while let Ok(message) = self.messages.try_recv() {
                     self.take(message);
                 }
@@ -354,7 +384,7 @@ impl Driver {
         Seen::Done(match act {
             Act::Keep { changes } => self.store.keep(changes).map_err(|error| {
                 let message = format!("cannot keep records: {error:#}");
-                Failure::new(mind_api::Errno::EIO, message)
+                Failure::new(Errno::EIO, message)
             }),
             _ => Ok(()),
         })
@@ -426,8 +456,12 @@ impl Driver {
                 self.give(Input::Done { operation, result });
             }
             Message::Short => self.give(Input::Short),
-            Message::Status(answer) => {
-                let _ = answer.send(self.status());
+            Message::Ask(request, answer) => {
+                let asked = self.at_once(&request).unwrap_or_else(|| {
+                    let message = format!("{} is not answered at once", request.name());
+                    Err(Failure::new(Errno::ENOSYS, message))
+                });
+                let _ = answer.send(asked);
             }
         }
     }
@@ -506,6 +540,7 @@ impl Driver {
             }
         }
         self.asked.retain(|(other, _), _| *other != session);
+        self.scans.closed(session);
         self.give(Input::Closed(session));
     }
 

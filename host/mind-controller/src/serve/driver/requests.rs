@@ -2,17 +2,19 @@
 //! switch may ask for.
 
 use mind_api::{Errno, Failure, Reply, Request, message::BladeKind, operator::TraceFilter};
-use mind_common::{addr::Va, id::BladeId};
+use mind_common::id::BladeId;
 use mind_connection::endpoint::Peer;
 use mind_machines::controller::{Input, Session, books::blades::Incarnation};
 
-use super::{super::tracer::Wanted, Driver, check};
+use super::{super::tracer::Wanted, Driver, check, listing};
 
 impl Driver {
     /// A request: answered, or handed to the machine.
     pub(super) fn request(&mut self, session: Session, (id, answered): (u64, u64), body: Request) {
+        if let Some(answer) = self.at_once(&body) {
+            return self.answer(session, id, answer);
+        }
         let answer = match body {
-            Request::Status => Ok(Reply::Status(self.status())),
             Request::Resume {
                 kind,
                 number,
@@ -28,27 +30,45 @@ impl Driver {
             Request::ChangeRegion { .. }
             | Request::ListVmas { .. }
             | Request::ListRegions { .. }
-            | Request::ListCaches
+            | Request::ListCaches { .. }
             | Request::Check
+            | Request::ListDiscrepancies { .. }
             | Request::Trace(_)
                 if !self.is_operator(session) =>
             {
                 let message = "only an operator on the switch may ask for that";
                 Err(Failure::new(Errno::EACCES, message))
             }
-            Request::ListVmas { from } => Ok(self.list_vmas(Va(from))),
+            Request::ListVmas { from, limit } => {
+                let count = |from, to, most| {
+                    let (found, next) = self.regions_of(from, to, most);
+                    (found.len(), next)
+                };
+                Ok(listing::vmas(self.controller.books(), from, limit, &count))
+            }
             Request::ListRegions {
                 from,
                 to,
                 order,
                 limit,
-            } => self.list_regions(from..to, order, limit),
+            } => return self.list_regions((session, id), from..to, order, limit),
+            Request::Check if self.checking >= check::CHECKS => {
+                let message = format!(
+                    "the controller carries {} checks out, as many as it does: ask again later",
+                    check::CHECKS
+                );
+                Err(Failure::new(Errno::EBUSY, message))
+            }
             Request::Check => {
+                self.checking += 1;
                 return self.check(check::Asked {
                     session,
                     id,
                     looks: 0,
                 });
+            }
+            Request::ListDiscrepancies { from, limit } => {
+                Ok(self.list_discrepancies(session, from, limit))
             }
             Request::Trace(filter) => self.trace(session, &filter),
             body => {
@@ -61,6 +81,19 @@ impl Driver {
             }
         };
         self.answer(session, id, answer);
+    }
+
+    /// What anybody may ask for and is answered at once; `None` for everything else.
+    pub(super) fn at_once(&self, body: &Request) -> Option<Result<Reply, Failure>> {
+        let books = self.controller.books();
+        Some(Ok(match *body {
+            Request::Status => Reply::Status(self.summary()),
+            Request::ListBlades { from, limit } => self.list_blades(from, limit),
+            Request::ListPorts { from, limit } => self.list_ports(from, limit),
+            Request::ListDomains { from, limit } => listing::domains(books, from, limit),
+            Request::ListLosses { from, limit } => listing::losses(books, from, limit),
+            _ => return None,
+        }))
     }
 
     /// Whether the connection is that of an operator on the switch.

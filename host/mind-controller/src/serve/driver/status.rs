@@ -1,69 +1,90 @@
-//! What operators see: the books, and what only the data plane knows.
+//! What operators see that only the data plane knows: slots, ports, regions; and blades.
 
 use std::ops::Range;
 
 use mind_api::{
     Errno, Failure, Reply,
     message::BladeKind,
-    operator::{
-        AccessRange, BladeStatus, DomainStatus, FanOut, LossStatus, PortStatus, RegionOrder,
-        RegionStatus, Status, VmaStatus,
-    },
+    operator::{BladeStatus, FanOut, PortStatus, RegionOrder, RegionStatus, Summary},
 };
 use mind_common::{
     addr::{PAGE_SIZE, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::Prior,
-    id::BladeId,
+    id::{BladeId, MAX_BLADES},
     table::FreeKind,
 };
 use mind_dataplane::SlotHandle;
 use mind_machines::controller::{
-    Entry,
-    books::{
-        blades::{Blade, Port},
-        domains::{Domain, Vma},
-    },
+    Entry, Session,
+    books::blades::{Blade, Port},
 };
 
-use super::Driver;
+use super::{Driver, part::Part, scan::Scan};
 
-/// Vmas in one answer; each takes about 300 bytes, and more where many ranges of it differ.
-const MOST_VMAS: usize = 500;
-/// Regions in one answer; each takes at most about 500 bytes.
-const MOST_REGIONS: usize = 1_000;
+/// Regions that are looked at for one answer.
+pub(super) const LOOKED_AT: usize = 1_024;
 
 impl Driver {
-    /// The state of the system.
-    pub(super) fn status(&self) -> Status {
-        let books = self.controller.books();
+    /// The system at a glance.
+    pub(super) fn summary(&self) -> Summary {
         let slots = self.tables.slots().saturating_sub(1);
         let left = self.tables.switch().directory().left(FreeKind::Slots);
         let used = slots.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX));
         let awaited = self.controller.awaited();
-        Status {
-            blades: books
-                .blades
-                .all()
-                .map(|blade| self.blade_status(blade))
-                .collect(),
-            domains: books
-                .domains
-                .all()
-                .filter(|(_, domain)| !domain.processes.is_empty())
-                .map(|(number, domain)| self.domain_status(number, domain))
-                .collect(),
+        Summary {
             slots_used: match self.controller.is_serving() {
                 true => used,
                 // Packets open none while slots are read.
                 false => 0,
             },
             slots,
-            ports: self.port_statuses(),
             copied: self.copied.status(),
             awaited: awaited
                 .map(|blade| self.name_of(blade.kind, blade.number))
                 .collect(),
         }
+    }
+
+    /// Blades, compute before memory. The place of one is its number, after those of all compute blades for a memory
+    /// blade.
+    pub(super) fn list_blades(&self, from: u64, limit: u32) -> Reply {
+        let mut part = Part::new(limit);
+        for blade in self.controller.books().blades.all() {
+            let first = match blade.incarnation.kind {
+                BladeKind::Compute => 0,
+                BladeKind::Memory => MAX_BLADES as u64,
+            };
+            let place = first + u64::from(blade.incarnation.number);
+            if place < from {
+                continue;
+            }
+            if part.is_full() {
+                let (blades, next) = (part.entries(), Some(place));
+                return Reply::Blades { blades, next };
+            }
+            part.push(self.blade_status(blade));
+        }
+        let (blades, next) = (part.entries(), None);
+        Reply::Blades { blades, next }
+    }
+
+    /// The switch's ports. The place of one is its index.
+    pub(super) fn list_ports(&self, from: u64, limit: u32) -> Reply {
+        let mut part = Part::new(limit);
+        for (place, (interface, ifindex)) in (0u64..).zip(self.bridge.ports()) {
+            if place < from {
+                continue;
+            }
+            if part.is_full() {
+                let (ports, next) = (part.entries(), Some(place));
+                return Reply::Ports { ports, next };
+            }
+            if let Some(status) = self.port_status(interface, *ifindex) {
+                part.push(status);
+            }
+        }
+        let (ports, next) = (part.entries(), None);
+        Reply::Ports { ports, next }
     }
 
     fn blade_status(&self, blade: &Blade) -> BladeStatus {
@@ -88,155 +109,139 @@ impl Driver {
         }
     }
 
-    fn domain_status(&self, number: u32, domain: &Domain) -> DomainStatus {
-        let books = self.controller.books();
-        let vmas = domain.vmas.iter();
-        let vmas = vmas.filter_map(|va| books.domains.vma(Va(*va)));
-        let vmas: Vec<_> = vmas.filter(|vma| !vma.is_closing).collect();
-        DomainStatus {
-            domain: number,
-            name: domain.name.clone(),
-            processes: domain.processes.len() as u32,
-            vmas: vmas.len() as u32,
-            bytes: vmas.iter().map(|vma| vma.length).sum(),
-            on_loss: domain.on_loss,
-            losses: vmas.into_iter().filter_map(loss_of).collect(),
-        }
-    }
-
-    fn port_statuses(&self) -> Vec<PortStatus> {
-        let mut statuses = Vec::new();
-        for (interface, ifindex) in self.bridge.ports() {
-            let switch = self.tables.switch();
-            let packets = match switch.packet_counters(*ifindex) {
-                Ok(counters) => counters
-                    .iter()
-                    .map(|(verdict, count)| (verdict.name().to_owned(), count))
-                    .collect(),
-                Err(error) => {
-                    tracing::warn!(interface, %error, "a port's counters cannot be read");
-                    continue;
-                }
-            };
-            let behind = self.controller.books().blades.behind(Port(*ifindex));
-            let fan_out = match switch.port(*ifindex) {
-                Ok(port) if port.fans_out() => FanOut::Switch,
-                Ok(port) if port.hands_over() => FanOut::Controller,
-                _ => FanOut::None,
-            };
-            statuses.push(PortStatus {
-                interface: interface.clone(),
-                ifindex: *ifindex,
-                blade: behind.map(|blade| blade.name.clone()),
-                fan_out,
-                packets,
-            });
-        }
-        statuses
-    }
-
-    /// Vmas at `from` and above, by address.
-    pub(super) fn list_vmas(&self, from: Va) -> Reply {
-        let books = self.controller.books();
-        let regions = self.tables.all_regions(from, Va(WINDOW_BASE + WINDOW_SIZE));
-        let mut vmas = Vec::new();
-        let open = books.domains.vmas_from(from).filter(|vma| !vma.is_closing);
-        for vma in open {
-            if vmas.len() >= MOST_VMAS {
-                let next = Some(vma.va().0);
-                return Reply::Vmas { vmas, next };
+    fn port_status(&self, interface: &str, ifindex: u32) -> Option<PortStatus> {
+        let switch = self.tables.switch();
+        let packets = match switch.packet_counters(ifindex) {
+            Ok(counters) => counters
+                .iter()
+                .map(|(verdict, count)| (verdict.name().to_owned(), count))
+                .collect(),
+            Err(error) => {
+                tracing::warn!(interface, %error, "a port's counters cannot be read");
+                return None;
             }
-            vmas.push(self.vma_status(vma, &regions));
-        }
-        Reply::Vmas { vmas, next: None }
+        };
+        let behind = self.controller.books().blades.behind(Port(ifindex));
+        let fan_out = match switch.port(ifindex) {
+            Ok(port) if port.fans_out() => FanOut::Switch,
+            Ok(port) if port.hands_over() => FanOut::Controller,
+            _ => FanOut::None,
+        };
+        Some(PortStatus {
+            interface: interface.to_owned(),
+            ifindex,
+            blade: behind.map(|blade| blade.name.clone()),
+            fan_out,
+            packets,
+        })
     }
 
-    /// `regions` are those of its memory, by address, and maybe others.
-    fn vma_status(&self, vma: &Vma, regions: &[Entry]) -> VmaStatus {
-        let books = self.controller.books();
-        let domain = books.domains.get(vma.domain);
-        let memory = books.blades.get(BladeKind::Memory, vma.extent.blade);
-        let access = books.domains.rights(vma).into_iter();
-        let access = access.map(|(start, end, access)| AccessRange {
-            va: start,
-            length: end - start,
-            access,
-        });
-        VmaStatus {
-            va: vma.va().0,
-            length: vma.length,
-            domain: vma.domain,
-            domain_name: domain.map_or_else(String::new, |domain| domain.name.clone()),
-            memory: memory.map_or_else(String::new, |blade| blade.name.clone()),
-            area: vma.area.clone(),
-            users: vma.users.count(),
-            access: access.collect(),
-            regions: regions_in(regions, vma),
-            lost: vma.lost.as_ref().map_or(0, |lost| lost.regions),
-        }
+    /// Regions of a range, as many as may be looked at for one answer; and where to go on.
+    pub(super) fn regions_of(&self, from: Va, to: Va, most: usize) -> (Vec<Entry>, Option<Va>) {
+        self.tables.list(from, to, most.min(LOOKED_AT))
     }
 
-    /// Regions of a range, in an order.
+    /// Regions of a range, in an order; by address at once, otherwise when all of the range was looked at, step by
+    /// step.
     pub(super) fn list_regions(
-        &self,
+        &mut self,
+        (session, id): (Session, u64),
         range: Range<u64>,
         order: RegionOrder,
         limit: u32,
-    ) -> Result<Reply, Failure> {
+    ) {
         let Range { start, end } = range;
         if start >= end {
             let message = format!("there are no addresses between {start:#x} and {end:#x}");
-            return Err(Failure::new(Errno::EINVAL, message));
+            return self.answer(session, id, Err(Failure::new(Errno::EINVAL, message)));
         }
         // Whatever is asked for, the window is where regions are.
-        let start = start.max(WINDOW_BASE);
-        let end = end.min(WINDOW_BASE + WINDOW_SIZE);
-        let limit = usize::try_from(limit).map_or(MOST_REGIONS, |limit| limit.min(MOST_REGIONS));
-        let directory = self.tables.switch().directory();
-        let slot = |entry: &Entry| {
-            let slot = directory.slot(entry.slot);
-            slot.map_err(|error| Failure::new(Errno::EIO, error.to_string()))
-        };
-        let mut next = None;
-        let entries = match order {
-            RegionOrder::Address => {
-                let mut entries = self.tables.all_regions(Va(start), Va(end));
-                next = entries.get(limit).map(|entry| entry.region.base().0);
-                entries.truncate(limit);
-                entries
+        let start = Va(start.max(WINDOW_BASE));
+        let end = Va(end.min(WINDOW_BASE + WINDOW_SIZE));
+        if order == RegionOrder::Address {
+            let answer = self.regions_by_address(start, end, limit);
+            return self.answer(session, id, answer);
+        }
+        let scan = Scan::new((session, id), (start, end), order, limit);
+        if let Err(failure) = self.scans.begin(scan) {
+            self.answer(session, id, Err(failure));
+        }
+    }
+
+    fn regions_by_address(&self, from: Va, to: Va, limit: u32) -> Result<Reply, Failure> {
+        let mut part = Part::new(limit);
+        let (found, mut next) = self.regions_of(from, to, part.room());
+        for entry in found {
+            if part.is_full() {
+                next = Some(entry.region.base());
+                break;
             }
-            RegionOrder::Invalidations | RegionOrder::Accesses => {
-                let mut keyed = self
-                    .tables
-                    .all_regions(Va(start), Va(end))
-                    .into_iter()
-                    .map(|entry| {
-                        let slot = slot(&entry)?;
-                        let count = match order {
-                            RegionOrder::Accesses => slot.accesses(),
-                            _ => slot.invalidations(),
-                        };
-                        Ok((count, entry))
-                    })
-                    .collect::<Result<Vec<_>, Failure>>()?;
-                // The sort is stable: those of one count stay in the order of addresses.
-                keyed.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-                keyed.truncate(limit);
-                keyed.into_iter().map(|(_, entry)| entry).collect()
-            }
-        };
-        let regions = entries
-            .iter()
-            .map(|entry| Ok(self.region_status(*entry, slot(entry)?)))
-            .collect::<Result<_, Failure>>()?;
+            part.push(self.region_status(entry)?);
+        }
+        let (regions, next) = (part.entries(), next.map(|va| va.0));
         Ok(Reply::Regions { regions, next })
     }
 
-    fn region_status(&self, entry: Entry, slot: SlotHandle<'_>) -> RegionStatus {
+    fn slot(&self, entry: Entry) -> Result<SlotHandle<'_>, Failure> {
+        let slot = self.tables.switch().directory().slot(entry.slot);
+        slot.map_err(|error| Failure::new(Errno::EIO, error.to_string()))
+    }
+
+    /// Looks at some more regions for a list that waits for it; whether there are more such lists.
+    pub(super) fn scan(&mut self) -> bool {
+        let Some(mut scan) = self.scans.next() else {
+            return false;
+        };
+        let (from, to) = scan.left();
+        let (found, next) = self.regions_of(from, to, LOOKED_AT);
+        let mut looked = Ok(());
+        for entry in found {
+            match self.slot(entry) {
+                Ok(slot) => {
+                    let count = match scan.order() {
+                        RegionOrder::Accesses => slot.accesses(),
+                        _ => slot.invalidations(),
+                    };
+                    scan.note(count, entry);
+                }
+                Err(failure) => looked = Err(failure),
+            }
+        }
+        let ((session, id), answer) = match (looked, next) {
+            (Err(failure), _) => (scan.asker(), Err(failure)),
+            (Ok(()), Some(next)) => {
+                scan.go_on(next);
+                self.scans.put_back(scan);
+                return true;
+            }
+            (Ok(()), None) => {
+                let asker = scan.asker();
+                (asker, self.first_of(scan))
+            }
+        };
+        self.answer(session, id, answer);
+        !self.scans.is_empty()
+    }
+
+    /// The answer to a list that has looked at all regions.
+    fn first_of(&self, scan: Scan) -> Result<Reply, Failure> {
+        let mut part = Part::new(u32::MAX);
+        for entry in scan.first() {
+            if part.is_full() {
+                break;
+            }
+            part.push(self.region_status(entry)?);
+        }
+        let (regions, next) = (part.entries(), None);
+        Ok(Reply::Regions { regions, next })
+    }
+
+    fn region_status(&self, entry: Entry) -> Result<RegionStatus, Failure> {
+        let slot = self.slot(entry)?;
         let name = |blade: BladeId| self.name_of(BladeKind::Compute, blade.get());
         let word = slot.word();
         let state = word.state();
-        RegionStatus {
+        Ok(RegionStatus {
             va: entry.region.base().0,
             length: entry.region.size(),
             slot: entry.slot,
@@ -253,24 +258,6 @@ impl Driver {
             invalidations: slot.invalidations() as u32,
             dropped: slot.dropped() as u32,
             flushed: slot.flushed() as u32,
-        }
+        })
     }
-}
-
-/// How many of the regions, which are in the order of addresses, are a vma's.
-fn regions_in(regions: &[Entry], vma: &Vma) -> u32 {
-    let before = |at: u64| regions.partition_point(|entry| entry.region.base().0 < at);
-    u32::try_from(before(vma.end()) - before(vma.va().0)).unwrap_or(u32::MAX)
-}
-
-fn loss_of(vma: &Vma) -> Option<LossStatus> {
-    let lost = vma.lost.as_ref()?;
-    Some(LossStatus {
-        va: vma.va().0,
-        length: vma.length,
-        area: vma.area.clone(),
-        regions: lost.regions,
-        last: lost.last,
-        blade: lost.blade.clone(),
-    })
 }

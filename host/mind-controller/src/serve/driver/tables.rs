@@ -1,6 +1,11 @@
 //! What the controller's machine wants done to the maps of the data plane: each [`Act`] on tables, words and slots, and
 //! what comes of it.
 
+use std::{
+    cell::{Cell, RefCell},
+    time::{Duration, Instant},
+};
+
 use mind_api::errno::{Errno, Failure};
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGE_SIZE, PAGES_PER_BLOCK, Region, Va},
@@ -24,6 +29,8 @@ use mind_machines::controller::{
     procedure,
 };
 
+/// How long a list of blocks is good for further lists.
+const FRESH: Duration = Duration::from_millis(500);
 /// Blocks that are looked at in one act.
 const MOST_BLOCKS: usize = 1024;
 
@@ -34,6 +41,10 @@ pub(in crate::serve) struct Tables {
     ports: Vec<u32>,
     /// What was taken out of the directory, and packets may still find.
     retired: Retired,
+    /// The blocks that had slots when lists were last made.
+    blocks: RefCell<Vec<u64>>,
+    /// When that was.
+    blocks_at: Cell<Option<Instant>>,
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Failure {
@@ -52,6 +63,8 @@ impl Tables {
             switch,
             ports,
             retired: Retired::default(),
+            blocks: RefCell::default(),
+            blocks_at: Cell::new(None),
         }
     }
 
@@ -353,21 +366,49 @@ impl Tables {
         Seen::Regions { found, next }
     }
 
-    /// All regions of a range, with their slots, by address: looks at every slot.
-    pub(super) fn all_regions(&self, from: Va, to: Va) -> Vec<Entry> {
-        let used = (1..self.slots()).filter_map(|number| {
-            let slot = self.slot(number)?;
-            let region = slot.region()?;
-            let is_in = region.base() < to && region.base().0 + region.size() > from.0;
-            let is_used = slot.word().state() != State::Free;
-            (is_in && is_used).then_some(Entry {
-                region,
-                slot: number,
-            })
-        });
-        let mut entries: Vec<_> = used.collect();
-        entries.sort_unstable();
-        entries
+    /// The same, for a list: what is new since a moment ago may be missing, which spares looking at blocks without slots.
+    pub(super) fn list(&self, from: Va, to: Va, most: usize) -> (Vec<Entry>, Option<Va>) {
+        let mut found = Vec::new();
+        let mut next = from;
+        let blocks = self.used_blocks();
+        let first = blocks.partition_point(|block| *block < next.block());
+        for block in &blocks[first..] {
+            next = next.max(first_of(*block));
+            if next >= to {
+                break;
+            }
+            let end = first_of(block + 1).min(to);
+            let Seen::Regions {
+                found: more,
+                next: rest,
+            } = self.find(next, end, most - found.len())
+            else {
+                break;
+            };
+            found.extend(more);
+            if rest.is_some() {
+                return (found, rest);
+            }
+            next = end;
+        }
+        (found, None)
+    }
+
+    /// The blocks in which there are slots, by number, as they were a moment ago at most.
+    fn used_blocks(&self) -> std::cell::Ref<'_, Vec<u64>> {
+        let is_fresh = self.blocks_at.get().is_some_and(|at| at.elapsed() < FRESH);
+        if !is_fresh {
+            let used = (1..self.slots()).filter_map(|number| {
+                let region = self.slot(number)?.region()?;
+                Some(region.base().block())
+            });
+            let mut blocks: Vec<_> = used.collect();
+            blocks.sort_unstable();
+            blocks.dedup();
+            self.blocks.replace(blocks);
+            self.blocks_at.set(Some(Instant::now()));
+        }
+        self.blocks.borrow()
     }
 
     // The other tables.

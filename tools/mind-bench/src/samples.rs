@@ -1,30 +1,30 @@
-//! Times of single accesses, and their quantiles.
+//! Times of single accesses or requests, and their quantiles.
 
 use serde::Serialize;
 
 /// Times in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Samples(Vec<u64>);
+pub(crate) struct Samples(Vec<u64>);
 
 /// What is reported of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Quantiles {
+pub(crate) struct Quantiles {
     /// The median, in microseconds.
-    pub(super) p50_us: f64,
+    pub(crate) p50_us: f64,
     /// 99 of 100 take no longer, in microseconds.
-    pub(super) p99_us: f64,
+    pub(crate) p99_us: f64,
     /// Of how many.
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 impl Samples {
     /// Adds times.
-    pub(super) fn add(&mut self, nanos: impl IntoIterator<Item = u64>) {
+    pub(crate) fn add(&mut self, nanos: impl IntoIterator<Item = u64>) {
         self.0.extend(nanos);
     }
 
     /// The quantiles; `None` without a sample.
-    pub(super) fn quantiles(mut self) -> Option<Quantiles> {
+    pub(crate) fn quantiles(mut self) -> Option<Quantiles> {
         self.0.sort_unstable();
         Some(Quantiles {
             p50_us: micros(rank(&self.0, 50)?),
