@@ -333,6 +333,8 @@ impl Controller {
     fn serve(&mut self) {
         self.stage = Stage::Serving;
         self.event(Event::TakenOver);
+        // The controller before this one may have been told.
+        self.short();
         for input in std::mem::take(&mut self.backlog) {
             self.take(input);
         }

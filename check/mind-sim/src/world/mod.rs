@@ -144,6 +144,8 @@ pub(crate) struct World<'a> {
     pub(crate) controller: Controller,
     /// Whether there is no controller.
     pub(crate) is_down: bool,
+    /// Whether the controller was told that few slots are left.
+    is_short: bool,
     /// How the controller dies, if it does.
     pub(crate) death: Option<Death>,
     /// Controllers that have died.
@@ -210,10 +212,19 @@ fn config(slots: usize) -> Config {
     }
 }
 
+/// How many slots there are: for the regions of all areas, most of them split once; in some runs so few that regions have
+/// to do without.
+fn slots(plan: &Plan) -> usize {
+    let pages = plan.memory_pages() as usize;
+    match generator(plan.seed, 5).u8(0..4) {
+        0 => (pages / 6).max(8),
+        _ => pages / 2 + 8,
+    }
+}
+
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, is_traced: bool) -> Self {
-        // The initial regions of all areas, most of them split once.
-        let slots = plan.memory_pages() as usize / 2 + 8;
+        let slots = slots(plan);
         let memory_pages = plan.memory_pages() * 3 / 2;
         let computes = 0..=plan.blades;
         let machines = computes.map(|number| (blade(number), Machine::default()));
@@ -230,6 +241,7 @@ impl<'a> World<'a> {
             config: config(slots),
             controller: Controller::new(config(slots)),
             is_down: false,
+            is_short: false,
             death: None,
             deaths: 0,
             late: None,
@@ -415,6 +427,11 @@ impl<'a> World<'a> {
             self.happened(pair, None);
         }
         self.record(What::Switched(from, packet, handled.verdict));
+        let is_short = self.switch.is_short();
+        if is_short && !std::mem::replace(&mut self.is_short, is_short) {
+            self.tell_controller(Input::Short);
+        }
+        self.is_short = is_short;
         if let Some((slot, before)) = before {
             self.changed(slot, before);
         }
