@@ -189,7 +189,7 @@ fn of_word(slot: u32, word: Word, here: BladeSet) -> Option<Disagreement> {
 fn of_region(slot: u32, at: &Slot, controller: &Controller) -> Option<Disagreement> {
     let vmas = &controller.books().domains;
     let is_mapped = |region: Region| {
-        let vma = vmas.vma_at(region.base());
+        let vma = vmas.vma_with(region.base());
         vma.is_some_and(|vma| {
             let end = vma.va().0 + vma.extent.length;
             !vma.is_closing && region.base().0 + region.size() <= end

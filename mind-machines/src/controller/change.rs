@@ -210,7 +210,7 @@ impl Controller {
 
     /// What the domain of a region chose for when writes are lost.
     fn on_loss(&self, region: Region) -> OnLoss {
-        let vma = self.books.domains.vma_at(region.base());
+        let vma = self.books.domains.vma_with(region.base());
         let domain = vma.and_then(|vma| self.books.domains.get(vma.domain));
         domain.map_or_else(OnLoss::default, |domain| domain.on_loss)
     }

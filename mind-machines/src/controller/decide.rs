@@ -561,7 +561,7 @@ impl Controller {
             let message = format!("{length} bytes at {va} are no whole vma of domain {domain}");
             Failure::new(Errno::EINVAL, message)
         })?;
-        let end = Va(vma.end());
+        let end = vma.memory_end();
         if !self.books.domains.remove_user(va, process) {
             let message = format!(
                 "process {} has not opened the area at {va} of domain {domain}",
@@ -766,7 +766,7 @@ impl Controller {
     /// What was written to the page's region is lost, or memory is: the vma remembers it. The vma's domain and first
     /// address, if there is one.
     pub(super) fn note_loss(&mut self, page: Va, blade: &str) -> Option<(u32, Va)> {
-        let va = self.books.domains.vma_at(page)?.va();
+        let va = self.books.domains.vma_with(page)?.va();
         let vma = self.books.domains.vma_mut(va)?;
         let regions = vma.lost.as_ref().map_or(0, |lost| lost.regions) + 1;
         vma.lost = Some(super::books::domains::Lost {

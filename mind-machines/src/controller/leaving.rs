@@ -46,7 +46,7 @@ impl Controller {
     pub(super) fn free_next(&mut self, domain: u32) {
         while let Some(va) = self.freeing.get_mut(&domain).and_then(BTreeSet::pop_first) {
             if let Some(vma) = self.books.domains.vma(Va(va)) {
-                let (va, length, end) = (vma.va(), vma.length, Va(vma.end()));
+                let (va, length, end) = (vma.va(), vma.length, vma.memory_end());
                 let tasks = vec![
                     Task::FreeNext(domain),
                     Task::Unmapped(va),

@@ -244,8 +244,8 @@ impl Controller {
     /// Whether a region is within one vma.
     fn fits_in_vma(&self, region: Option<Region>) -> bool {
         region.is_some_and(|region| {
-            let vma = self.books.domains.vma_at(region.base());
-            vma.is_some_and(|vma| region.base().0 + region.size() <= vma.end())
+            let vma = self.books.domains.vma_with(region.base());
+            vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
         })
     }
 

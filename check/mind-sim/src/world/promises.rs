@@ -199,6 +199,10 @@ impl Promises {
     fn broken(&self, tables: &Tables) -> Option<Va> {
         let is_kept = |(va, promise): &(&Va, &Promise)| {
             let may = tables.permission(promise.domain, **va);
+            // Accesses to what is lost fail as such.
+            if may.is_some_and(|may| may.is_lost()) {
+                return true;
+            }
             let may = |class| may.is_some_and(|may| may.allows(class));
             may(MAY_READ)
                 && match promise.class {

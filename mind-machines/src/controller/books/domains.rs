@@ -137,6 +137,11 @@ impl Vma {
     pub const fn end(&self) -> u64 {
         self.va().0 + self.length
     }
+
+    /// The address after its memory's last, which may be behind its last page: regions end there.
+    pub const fn memory_end(&self) -> Va {
+        Va(self.extent.va().0 + self.extent.length)
+    }
 }
 
 /// A protection domain.
@@ -362,6 +367,12 @@ impl Domains {
     pub fn vma_at(&self, va: Va) -> Option<&Vma> {
         let (_, vma) = self.vmas.range(..=va.0).next_back()?;
         (va.0 < vma.end()).then_some(vma)
+    }
+
+    /// The vma in whose memory an address is: also behind the vma's last page, where its last region may lie in part.
+    pub fn vma_with(&self, va: Va) -> Option<&Vma> {
+        let (_, vma) = self.vmas.range(..=va.0).next_back()?;
+        (va.0 - vma.va().0 < vma.extent.length).then_some(vma)
     }
 
     /// What the domain may do with a vma of it, from its first address to its last.

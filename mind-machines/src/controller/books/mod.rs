@@ -57,7 +57,7 @@ impl Books {
     pub fn has_memory_for(&self, region: Region) -> bool {
         let base = region.base().0;
         let end = base + region.size();
-        let vma = self.domains.vma_at(region.base());
+        let vma = self.domains.vma_with(region.base());
         let unclean = self.unclean.range(..=base).next_back();
         vma.is_some_and(|vma| end <= vma.va().0 + vma.extent.length)
             || unclean.is_some_and(|(from, extent)| end <= from + extent.length)
