@@ -42,11 +42,6 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             Finder::Simulator,
             "in the model no domain is given a permission that it did not have",
         ),
-        Mutant::LostRequesterKept => (
-            Finder::Model,
-            "blades that wait report to the controller, which resets the region: they wait for longer \
-             and go on",
-        ),
         Mutant::WriteStoredTwice | Mutant::PagesNotFenced => (
             Finder::Model,
             "takes a write-back that is on its way to memory when its blade's departure is handled: \

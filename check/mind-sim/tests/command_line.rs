@@ -56,9 +56,9 @@ fn a_failing_seed_is_reduced_and_its_page_shown() {
     let broken = ["--seeds=20", "--flaw=lost-stores"];
     let (code, stdout, stderr) = run(&broken);
     assert_eq!(code, Some(1));
-    assert!(stdout.contains("\nseed 0: "), "{stdout}");
+    assert!(stdout.contains("\nseed 1: "), "{stdout}");
     for part in [
-        "seed 0, cut down: ",
+        "seed 1, cut down: ",
         "broken: LostStores\n",
         "what happened to 0x100000",
         "┆ switch ",
@@ -70,7 +70,7 @@ fn a_failing_seed_is_reduced_and_its_page_shown() {
     let (code, stdout, _) = run(&[&broken[..], &["--json"]].concat());
     assert_eq!(code, Some(1));
     let report: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(report["failures"][0]["seed"], 0);
+    assert_eq!(report["failures"][0]["seed"], 1);
 }
 
 #[test]

@@ -1,11 +1,18 @@
 //! Runs with many requests to the controller under way at once: programs of several domains map, unmap, protect and sync
 //! their areas while others fault on them, regions change, blades of both kinds crash, and the controller dies.
 
-use mind_machines::Node;
+use mind_machines::{
+    Node,
+    compute::page::{Event, Phase},
+};
 
 use super::{
     Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
     OnLoss, Op, Place, Plan, Program, blade, general, generator,
+};
+use crate::{
+    coverage::Pair,
+    trigger::{Effect, Trigger},
 };
 
 /// The run of a seed.
@@ -32,14 +39,19 @@ pub(super) fn plan(seed: u64) -> Plan {
     let until = random.u64(20 * MILLISECOND..100 * MILLISECOND);
     let programs = programs(random, blades, &areas);
     let disturbances = disturbances(random, (blades, memories), &areas, until);
+    let capacity = match random.bool() {
+        true => random.usize(1..=4),
+        false => 1024,
+    };
+    let triggers = match capacity < 1024 && random.bool() {
+        true => vec![evicted_in_vain(random, memories)],
+        false => Vec::new(),
+    };
     Plan {
         seed,
         blades,
         memories,
-        capacity: match random.bool() {
-            true => random.usize(1..=4),
-            false => 1024,
-        },
+        capacity,
         domains,
         areas,
         programs,
@@ -56,9 +68,21 @@ pub(super) fn plan(seed: u64) -> Plan {
             until,
         },
         disturbances,
-        triggers: Vec::new(),
+        triggers,
         flaw: None,
     }
+}
+
+/// A memory blade crashes while a page is written back since there is no room for it, and is back before that is given
+/// up.
+fn evicted_in_vain(random: &mut fastrand::Rng, memories: u8) -> Trigger {
+    let crash = Disturbance::MemoryCrash {
+        memory: random.u8(0..memories),
+        noticed: 0,
+        back: random.u64(MILLISECOND..3 * MILLISECOND),
+    };
+    let evicted = Pair::Page(Phase::Modified, Event::Evict);
+    Trigger::new(evicted, 20, Effect::Happens(crash), 0)
 }
 
 /// One or two threads a blade and domain, of which every fifth operation is a request.
