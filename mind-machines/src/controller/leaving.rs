@@ -1,9 +1,9 @@
 //! Processes leave their domains, and vmas that nothing uses any more go.
 //!
 //! That a process is not in its domain any more is decided, recorded and answered at once. What it gives up by that, a
-//! domain's last process all vmas, is marked as closing and recorded part by part, and other operations come between the
-//! parts; nothing uses it meanwhile, since a domain without processes is placed on no blade. A controller that takes over
-//! goes on: it finds vmas of domains without processes, and areas that are open by processes which are in no domain.
+//! domain's last process all vmas, is marked as closing and recorded part by part, and other operations come between
+//! the parts; nothing uses it meanwhile, since a domain without processes is placed on no blade. A controller that
+//! takes over goes on: it finds vmas of domains without processes, and areas open by processes not in their domain.
 //!
 //! Vmas that are closing are freed one after the other in each domain.
 
@@ -18,8 +18,8 @@ use super::{
 };
 
 impl Controller {
-    /// The vma is closing, and is freed when those of its domain are that were closed before. The entries of tables that
-    /// change.
+    /// The vma is closing, and is freed when those of its domain are that were closed before. The entries of tables
+    /// that change.
     pub(super) fn close(&mut self, va: Va) -> VecDeque<tables::Key> {
         let keys = self.disallow(va);
         self.free_later(va);

@@ -1,6 +1,7 @@
 //! The controller as a machine: what becomes of requests, blades and regions, whatever else is under way, and whenever
 //! it dies.
 
+mod bounds;
 mod leaving;
 mod old_answers;
 mod world;

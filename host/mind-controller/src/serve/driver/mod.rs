@@ -269,8 +269,14 @@ impl Driver {
         loop {
             let is_idle = self.work();
             if !is_idle {
-                while let Ok(message) = self.messages.try_recv() {
-                    self.take(message);
+                for _ in 0..WAITING {
+                    if self.controller.is_full() {
+                        break;
+                    }
+                    match self.messages.try_recv() {
+                        Ok(message) => self.take(message),
+                        Err(_) => break,
+                    }
                 }
                 tokio::task::yield_now().await;
                 continue;
