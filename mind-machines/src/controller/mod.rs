@@ -449,9 +449,8 @@ impl Controller {
             }
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
             Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
-            Task::LeaveDomains(incarnation, from) => {
-                self.leave_domains(id, operation, incarnation, from)
-            }
+            Task::Exit(domain, process) => self.exit(id, operation, domain, process),
+            Task::Exits(incarnation, from) => self.exits(operation, incarnation, from),
             Task::MarkLost(incarnation, lost) => self.mark_lost(operation, incarnation, lost),
             Task::GiveUp(giving) => self.give_up(id, operation, giving),
             Task::FreeNext(domain) => self.free_next(domain),
