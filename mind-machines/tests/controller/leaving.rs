@@ -141,7 +141,14 @@ fn areas_that_only_a_process_had_open_go_with_it_whenever_the_controller_dies() 
 fn what_processes_of_a_blade_had_goes_with_it_whenever_the_controller_dies() {
     let make = || {
         let (mut world, _) = with_vmas(1);
-        assert_eq!(world.enter(0, "other", OnLoss::LastWritten), 2);
+        for pid in 20..20 + VMAS as i32 {
+            let enter = Request::EnterProcess {
+                domain: "other".into(),
+                pid,
+                on_loss: None,
+            };
+            assert_eq!(world.call(0, enter), Ok(Reply::Entered { domain: 2 }));
+        }
         world.map(0, 2, 1);
         world
     };
@@ -151,7 +158,10 @@ fn what_processes_of_a_blade_had_goes_with_it_whenever_the_controller_dies() {
         world.cut(Node::Compute(blade(0)));
         Vec::new()
     };
-    die_at_each_act(make, begin, |world| assert_eq!(vmas(world), 0));
+    die_at_each_act(make, begin, |world| {
+        assert_eq!(vmas(world), 0);
+        assert_eq!(world.controller.books().domains.all().count(), 0);
+    });
 }
 
 #[test]

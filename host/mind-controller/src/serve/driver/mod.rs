@@ -314,8 +314,14 @@ impl Driver {
             self.packets.wait(retired, None);
             let has_scans = self.scan();
             if !is_idle || has_scans {
-                while let Ok(message) = self.messages.try_recv() {
-                    self.take(message);
+                for _ in 0..WAITING {
+                    if self.controller.is_full() {
+                        break;
+                    }
+                    match self.messages.try_recv() {
+                        Ok(message) => self.take(message),
+                        Err(_) => break,
+                    }
                 }
                 tokio::task::yield_now().await;
                 continue;
