@@ -80,6 +80,8 @@ pub enum Action {
     Merge,
     /// Slots are to be taken back.
     Reclaim,
+    /// The time has come that the controller waits for.
+    Wake,
     /// A program maps memory, where none is mapped.
     Map,
     /// A program unmaps the memory.
@@ -226,6 +228,9 @@ pub fn progress(world: &World, out: &mut Vec<Action>) {
         out.push(Action::Control);
     }
     let is_still = is_still(world);
+    if is_still && world.controller.waits_for_time() {
+        out.push(Action::Wake);
+    }
     for (blade, host) in world.hosts.iter().enumerate() {
         let Some(host) = host else {
             continue;

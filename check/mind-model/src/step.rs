@@ -126,6 +126,7 @@ impl World {
                 self.budget.reclaims -= 1;
                 self.tell(Input::Short);
             }
+            Action::Wake => Arc::make_mut(&mut self.controller).wake(),
             Action::Map => {
                 self.budget.maps -= 1;
                 self.ask_for(PermissionClass::Write);

@@ -122,6 +122,7 @@ fn describe(world: &World, action: &Action) -> (Place, String) {
         Action::Crash(blade) => (Place::Blade(*blade), "CRASHES".to_owned()),
         Action::Rejoin(blade) => (Place::Blade(*blade), "comes back".to_owned()),
         Action::Reclaim => (Place::Controller, "told that few slots are left".to_owned()),
+        Action::Wake => (Place::Controller, "looks again".to_owned()),
         Action::Reset => (Place::Controller, "asked for a reset".to_owned()),
         Action::Split => (Place::Controller, "asked for a split".to_owned()),
         Action::Merge => (Place::Controller, "asked for a merge".to_owned()),

@@ -31,6 +31,22 @@ impl Controller {
         self.outbox.front()
     }
 
+    /// Whether operations wait for a time.
+    pub fn waits_for_time(&self) -> bool {
+        let mut operations = self.operations.values();
+        operations.any(|operation| matches!(operation.waits, Waits::Until(_)))
+    }
+
+    /// The times have come that operations wait for; no order is late because of that.
+    pub fn wake(&mut self) {
+        for operation in self.operations.values_mut() {
+            if matches!(operation.waits, Waits::Until(_)) {
+                operation.waits = Waits::Nothing;
+            }
+        }
+        self.index = Index::of(&self.operations, &self.orders);
+    }
+
     /// Shows every word that it remembers, and the word of every episode that it remembers alone; `visit` may change
     /// episodes. Not words that slots are opened with: the episode of those is the slot's next one.
     pub fn visit_words(&mut self, visit: &mut impl FnMut(&mut Word)) {

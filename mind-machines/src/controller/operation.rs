@@ -313,7 +313,8 @@ impl Operation {
 
     /// Writes into the region of a slot were lost with a blade; whether it is changing that region.
     pub(super) fn lose_writes(&mut self, slot: u32, with: Incarnation) -> bool {
-        self.tasks.iter_mut().any(|task| match task {
+        // The uppermost change is under way, others of the same region have not begun.
+        self.tasks.iter_mut().rev().any(|task| match task {
             Task::Change(changing) => changing.lost(slot, with),
             _ => false,
         })
