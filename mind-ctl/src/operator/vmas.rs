@@ -53,6 +53,7 @@ fn as_text(vmas: &[VmaStatus]) -> String {
 /// As in /proc/PID/maps; where parts differ, each with its bytes.
 fn access(ranges: &[AccessRange]) -> String {
     let letters = |access| match access {
+        Access::Lost => "lost",
         Access::None => "--",
         Access::Read => "r-",
         Access::Write => "rw",
