@@ -7,8 +7,8 @@ use mind_common::table::FreeKind;
 
 use crate::{Error, Result};
 
-/// The ring of messages. Readable ([`AsFd`]) when there is one. A kind is told of once, until some of it is
-/// [given](crate::Directory::give) back.
+/// The ring of messages. Readable ([`AsFd`]) when there is one. A kind is told of once, until enough of it is
+/// [given](crate::Directory::give) back or it is to be [told again](crate::Directory::tell_again).
 pub struct Shortages {
     ring: RingBuf<MapData>,
 }

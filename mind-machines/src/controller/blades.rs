@@ -100,6 +100,7 @@ impl Controller {
         let unclean = self.books.unclean_of(number);
         let unclean: Vec<_> = unclean.map(|extent| extent.va().0).collect();
         for va in unclean {
+            self.not_cleared(number, va);
             self.books.unclean.remove(&va);
             self.books.touch(records::Key::Unclean(va));
         }

@@ -570,6 +570,9 @@ impl Controller {
             };
             self.event(Event::Changed(changing.change, outcome));
             let is_changed = matches!(outcome, Outcome::Changed(_));
+            if changing.change == Change::Reclaim && is_changed {
+                self.note_reclaimed();
+            }
             match (changing.change, run.upper) {
                 (Change::Free | Change::Reclaim, _) if is_changed => free.push(run.entry.slot),
                 (Change::Merge, Some(upper)) if is_changed => free.push(upper.slot),

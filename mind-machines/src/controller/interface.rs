@@ -176,6 +176,8 @@ pub enum Act {
     StopOpening,
     /// All free slots may be opened by packets again. [`Seen::Done`].
     StartOpening,
+    /// Say again that little is left when a region is touched first the next time, if it still is. [`Seen::Done`].
+    TellAgain,
     /// Look at some slots, for which of them can be done without. [`Seen::Uses`].
     LookForUses {
         /// From which slot on.

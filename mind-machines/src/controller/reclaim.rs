@@ -38,12 +38,37 @@ pub(super) struct Reclaiming {
     from: u32,
     /// How many slots were looked at in this pass.
     looked: u32,
-    /// Whether some were found in this pass that can be done without.
-    has_found: bool,
-    /// Slots that were taken back, and are not used yet.
-    taken: u32,
-    /// Whether it waits for packets to leave the switch.
-    is_waiting: bool,
+    /// Whether a slot was taken back in this pass.
+    has_taken: bool,
+    step: Step,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// Slots are looked at.
+    Look,
+    /// Regions give up their slots; whether one has.
+    GiveUp(bool),
+    /// Nothing can be taken back now; the controller looks away.
+    Pause,
+    /// It is told when a slot is wanted the next time.
+    End,
+}
+
+impl Reclaiming {
+    /// All slots were looked at; whether to look again: not if nothing could be taken back of any.
+    fn next_pass(&mut self) -> bool {
+        let (next, is_over) = match self.pass {
+            Pass::Idle => (Pass::Cold, false),
+            Pass::Cold => (Pass::All, false),
+            Pass::All => (Pass::All, !self.has_taken),
+        };
+        self.pass = next;
+        self.looked = 0;
+        self.has_taken = false;
+        !is_over
+    }
 }
 
 impl Controller {
@@ -56,9 +81,8 @@ impl Controller {
             pass: Pass::Idle,
             from: self.hand,
             looked: 0,
-            has_found: false,
-            taken: 0,
-            is_waiting: false,
+            has_taken: false,
+            step: Step::Look,
         };
         self.begin(Claim::default(), None, vec![Task::Reclaim(reclaiming)]);
     }
@@ -71,19 +95,30 @@ impl Controller {
         operation: &mut Operation,
         mut reclaiming: Reclaiming,
     ) {
-        match operation.seen.take() {
-            Some(Seen::Uses { found, next, left }) => {
-                self.reclaim_some(now, operation, reclaiming, (found, next, left));
+        match (operation.seen.take(), reclaiming.step) {
+            (Some(Seen::Uses { found, next, left }), _) => {
+                self.reclaim_some(operation, reclaiming, (found, next, left));
             }
-            _ if reclaiming.taken > 0 && !reclaiming.is_waiting => {
+            (_, Step::GiveUp(true)) => {
                 // What was taken back counts when the packets have left that may have found it.
-                reclaiming.taken = 0;
-                reclaiming.is_waiting = true;
+                reclaiming.step = Step::Look;
                 operation.tasks.push(Task::Reclaim(reclaiming));
                 self.wait_for_packets(id, operation);
             }
-            _ => {
-                reclaiming.is_waiting = false;
+            (_, Step::Pause) => {
+                reclaiming.step = Step::End;
+                self.act(id, operation, Act::TellAgain, Task::Reclaim(reclaiming));
+            }
+            (_, Step::End) => self.uses.clear(),
+            (_, Step::Look | Step::GiveUp(false)) => {
+                reclaiming.step = Step::Look;
+                if reclaiming.looked + 1 >= self.config.slots && !reclaiming.next_pass() {
+                    // All that there is, is lost or being changed. Blades that need a slot ask again.
+                    reclaiming.step = Step::Pause;
+                    operation.waits = Waits::Until(now.saturating_add(self.config.optional.max(1)));
+                    operation.tasks.push(Task::Reclaim(reclaiming));
+                    return;
+                }
                 let act = Act::LookForUses {
                     from: reclaiming.from,
                     most: self.config.sweep,
@@ -93,10 +128,21 @@ impl Controller {
         }
     }
 
+    /// A region does without its slot from now on.
+    pub(super) fn note_reclaimed(&mut self) {
+        let id = self.index.of_errand(Errand::Reclaim);
+        let operation = id.and_then(|id| self.operations.get_mut(&id));
+        for task in operation.into_iter().flat_map(|it| &mut it.tasks) {
+            if let Task::Reclaim(reclaiming) = task {
+                reclaiming.has_taken = true;
+                reclaiming.step = Step::GiveUp(true);
+            }
+        }
+    }
+
     /// Begins to take back those of the slots that can be done without.
     fn reclaim_some(
         &mut self,
-        now: u64,
         operation: &mut Operation,
         mut reclaiming: Reclaiming,
         (found, next, left): (Vec<Use>, Option<u32>, Left),
@@ -130,19 +176,6 @@ impl Controller {
         reclaiming.looked += end.saturating_sub(reclaiming.from);
         reclaiming.from = go_on.unwrap_or(1);
         self.hand = reclaiming.from;
-        reclaiming.has_found |= !victims.is_empty();
-        if reclaiming.looked + 1 >= self.config.slots {
-            if reclaiming.pass == Pass::All && !reclaiming.has_found {
-                // All that there is, is lost or being changed.
-                operation.waits = Waits::Until(now.saturating_add(self.config.optional.max(1)));
-            }
-            reclaiming.looked = 0;
-            reclaiming.has_found = false;
-            reclaiming.pass = match reclaiming.pass {
-                Pass::Idle => Pass::Cold,
-                Pass::Cold | Pass::All => Pass::All,
-            };
-        }
         // Those of one block together, so that its table is in no use after them.
         victims.sort_by_key(|victim| victim.entry.region);
         let mut others = BTreeSet::new();
@@ -157,7 +190,7 @@ impl Controller {
             others.insert(self.begin(claim, None, vec![Task::FindRegion(finding)]));
         }
         if !others.is_empty() {
-            reclaiming.taken = u32::try_from(others.len()).unwrap_or(u32::MAX);
+            reclaiming.step = Step::GiveUp(false);
             operation.waits = Waits::Operations(others);
         }
         operation.tasks.push(Task::Reclaim(reclaiming));

@@ -78,6 +78,10 @@ impl Switch {
                 self.start_opening();
                 Seen::Done(Ok(()))
             }
+            Act::TellAgain => {
+                self.tell_again();
+                Seen::Done(Ok(()))
+            }
             Act::LookForUses { from, most } => {
                 let end = self.end(*from, *most);
                 Seen::Uses {

@@ -36,9 +36,16 @@ impl Switch {
         self.free.len()
     }
 
-    /// Whether the controller is to be told that little is left.
-    pub fn is_short(&self) -> bool {
-        self.free.len() < self.low()
+    /// Whether the controller is to be told now that little is left: once, until enough is left again or it wants to be
+    /// [told again](crate::controller::Act::TellAgain).
+    pub fn tells_of_shortage(&mut self) -> bool {
+        let is_short = self.free.len() < self.low();
+        let was_told = std::mem::replace(&mut self.is_told, is_short);
+        is_short && !was_told
+    }
+
+    pub(super) fn tell_again(&mut self) {
+        self.is_told = false;
     }
 
     fn low(&self) -> usize {

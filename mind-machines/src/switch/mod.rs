@@ -37,6 +37,8 @@ pub struct Switch {
     free: BTreeSet<usize>,
     /// Whether they may.
     is_opening: bool,
+    /// Whether the controller was told that little is left, and still is.
+    is_told: bool,
     tables: Arc<Tables>,
 }
 
@@ -71,6 +73,7 @@ impl Switch {
             slots: vec![Slot::default(); slots],
             free: (0..slots).collect(),
             is_opening: true,
+            is_told: false,
             tables: Arc::default(),
         }
     }

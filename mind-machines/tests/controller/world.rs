@@ -520,7 +520,7 @@ impl World {
         };
         let port = Node::Compute(life.blade);
         let handled = self.switch.handle(port, Datagram { envelope, body });
-        if self.switch.is_short() {
+        if self.switch.tells_of_shortage() {
             self.controller.handle(self.now, Input::Short);
         }
         handled

@@ -144,8 +144,6 @@ pub(crate) struct World<'a> {
     pub(crate) controller: Controller,
     /// Whether there is no controller.
     pub(crate) is_down: bool,
-    /// Whether the controller was told that few slots are left.
-    is_short: bool,
     /// How the controller dies, if it does.
     pub(crate) death: Option<Death>,
     /// Controllers that have died.
@@ -241,7 +239,6 @@ impl<'a> World<'a> {
             config: config(slots),
             controller: Controller::new(config(slots)),
             is_down: false,
-            is_short: false,
             death: None,
             deaths: 0,
             late: None,
@@ -427,11 +424,9 @@ impl<'a> World<'a> {
             self.happened(pair, None);
         }
         self.record(What::Switched(from, packet, handled.verdict));
-        let is_short = self.switch.is_short();
-        if is_short && !std::mem::replace(&mut self.is_short, is_short) {
+        if self.switch.tells_of_shortage() {
             self.tell_controller(Input::Short);
         }
-        self.is_short = is_short;
         if let Some((slot, before)) = before {
             self.changed(slot, before);
         }

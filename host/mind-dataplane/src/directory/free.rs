@@ -38,6 +38,13 @@ impl Directory {
         self.low_of(kind).load(Ordering::Acquire) as usize
     }
 
+    /// Has the controller told again, of each kind, when some is taken and little is left.
+    pub fn tell_again(&self) {
+        for kind in FreeKind::ALL {
+            self.is_told(kind).store(0, Ordering::Release);
+        }
+    }
+
     /// Takes one from the list; `None` if none is left.
     pub fn take(&self, kind: FreeKind) -> Option<u32> {
         let top = self.top(kind);

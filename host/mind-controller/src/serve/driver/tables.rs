@@ -119,6 +119,10 @@ impl Tables {
                 self.retire_free_slots();
                 Seen::Done(Ok(()))
             }
+            Act::TellAgain => {
+                self.switch.directory().tell_again();
+                Seen::Done(Ok(()))
+            }
             Act::LookForUses { from, most } => self.uses(*from, *most),
             Act::Open { slot, region, word } => {
                 if let Some(slot) = self.slot(*slot) {
