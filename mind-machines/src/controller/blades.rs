@@ -42,7 +42,12 @@ impl Controller {
             let fencing = self.begin_fencing(earlier, None);
             // Processes of the earlier one would pass for those of this one.
             let ending = self.index.of_errand(Errand::End(earlier));
-            let others: BTreeSet<_> = fencing.into_iter().chain(ending).collect();
+            let exits = match earlier.kind {
+                BladeKind::Compute => self.index.of_processes(earlier.number),
+                BladeKind::Memory => BTreeSet::new(),
+            };
+            let others = fencing.into_iter().chain(ending).chain(exits);
+            let others: BTreeSet<_> = others.collect();
             if !others.is_empty() && !seeded!(JoinedEarly) {
                 operation.waits = Waits::Operations(others);
                 return operation
@@ -355,7 +360,10 @@ impl Controller {
             let task = Task::MarkLost(incarnation, lost);
             self.begin(Claim::default(), None, vec![task]);
         }
-        operation.tasks.push(Task::LeaveDomains(incarnation, 0));
+        let (_, next) = self.begin_exits(incarnation, (0, i32::MIN));
+        if let Some(next) = next {
+            operation.tasks.push(Task::Exits(incarnation, next));
+        }
     }
 
     /// Writes into some regions are lost with a compute blade: as many are marked as are changed at once.

@@ -8,7 +8,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{PAGE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
-    id::BladeId,
+    id::{BladeId, MAX_BLADES},
     permission::PermissionClass,
 };
 
@@ -67,7 +67,7 @@ impl Controller {
         self.begin(claim, Some(asker), vec![Task::Decide(Box::new(body))]);
     }
 
-    fn answer_at_once(&mut self, session: Session, id: u64, body: Answer) {
+    pub(super) fn answer_at_once(&mut self, session: Session, id: u64, body: Answer) {
         let operation = OperationId(0);
         self.outbox.push_back(super::Output::Reply {
             operation,
@@ -79,13 +79,7 @@ impl Controller {
 
     /// Whether there is room for one more operation, and for its answer.
     fn check_room(&self, by: Option<Incarnation>, body: &Request) -> Result<(), Failure> {
-        if self.index.asked() >= self.config.operations {
-            let message = format!(
-                "the controller has {} requests under way, which is as many as it takes: ask again later",
-                self.config.operations
-            );
-            return Err(Failure::new(Errno::EBUSY, message));
-        }
+        self.check_operations(0)?;
         if let Some(by) = by.filter(|_| is_kept(body)) {
             let kept = self.books.answers.range((by, 0)..=(by, u64::MAX)).count();
             if kept >= self.config.answers {
@@ -97,6 +91,18 @@ impl Controller {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is room for one more operation that answers something, where there may be `more` than usual.
+    fn check_operations(&self, more: usize) -> Result<(), Failure> {
+        let asked = self.index.asked();
+        if asked < self.config.operations.saturating_add(more) {
+            return Ok(());
+        }
+        let message = format!(
+            "the controller has {asked} requests under way, which is as many as it takes: ask again later"
+        );
+        Err(Failure::new(Errno::EBUSY, message))
     }
 
     /// Answers to requests of lower numbers are not asked for any more.
@@ -792,6 +798,10 @@ impl Controller {
         registration: Registration,
         port: Port,
     ) {
+        // There is room for every blade when requests have used theirs up.
+        if let Err(failure) = self.check_operations(2 * MAX_BLADES) {
+            return self.answer_at_once(session, id, Err(failure));
+        }
         let asker = Asker {
             session,
             by: None,

@@ -1,9 +1,9 @@
 //! Processes leave their domains, and vmas that nothing uses any more go.
 //!
 //! That a process is not in its domain any more is decided, recorded and answered at once. What it gives up by that, a
-//! domain's last process all vmas, is marked as closing and recorded part by part, and other operations come between the
-//! parts; nothing uses it meanwhile, since a domain without processes is placed on no blade. A controller that takes over
-//! goes on: it finds vmas of domains without processes, and areas that are open by processes which are in no domain.
+//! domain's last process all vmas, is marked as closing and recorded part by part, and other operations come between
+//! the parts; nothing uses it meanwhile, since a domain without processes is placed on no blade. A controller that
+//! takes over goes on: it finds vmas of domains without processes, and areas open by processes not in their domain.
 //!
 //! Vmas that are closing are freed one after the other in each domain.
 
@@ -14,12 +14,12 @@ use mind_common::addr::Va;
 use super::{
     Controller, OperationId,
     books::{blades::Incarnation, domains::Process, records, tables},
-    operation::{Claim, GivingUp, Operation, Otherwise, Task, Thing},
+    operation::{Claim, GivingUp, Operation, Otherwise, Task, Thing, Waits},
 };
 
 impl Controller {
-    /// The vma is closing, and is freed when those of its domain are that were closed before. The entries of tables that
-    /// change.
+    /// The vma is closing, and is freed when those of its domain are that were closed before. The entries of tables
+    /// that change.
     pub(super) fn close(&mut self, va: Va) -> VecDeque<tables::Key> {
         let keys = self.disallow(va);
         self.free_later(va);
@@ -123,30 +123,61 @@ impl Controller {
         ]);
     }
 
-    /// The processes of a compute blade that is gone leave their domains, one after the other, from a domain on.
-    pub(super) fn leave_domains(
+    /// A process of a blade that is gone leaves its domain.
+    pub(super) fn exit(
         &mut self,
         id: OperationId,
         operation: &mut Operation,
-        incarnation: Incarnation,
-        from: u32,
+        domain: u32,
+        process: Process,
     ) {
-        let blade = incarnation.connection().blade;
-        let next = self.books.domains.next_on(blade, from);
-        let Some((domain, process)) = next.filter(|_| !seeded!(ProcessesKept)) else {
-            return;
-        };
         self.hold(id);
+        let known = self.books.domains.get(domain);
+        if !known.is_some_and(|domain| domain.processes.contains(&process)) {
+            return;
+        }
         let (keys, rest) = self.leave(domain, process);
-        operation
-            .tasks
-            .push(Task::LeaveDomains(incarnation, domain));
         operation.tasks.extend(rest.map(Task::GiveUp));
         operation.first([
             Task::Install(keys, Otherwise::Report),
             Task::Keep,
             Task::Release,
         ]);
+    }
+
+    /// As many processes of a compute blade that is gone leave their domains as may at once, from one on, each by an
+    /// operation of its own. These, and the first of the others.
+    pub(super) fn begin_exits(
+        &mut self,
+        incarnation: Incarnation,
+        from: (u32, i32),
+    ) -> (BTreeSet<OperationId>, Option<(u32, i32)>) {
+        let most = self.config.batch.max(1);
+        let blade = incarnation.connection().blade;
+        let its = self.books.domains.processes_on(blade, from);
+        let mut its: Vec<_> = its.take(most + 1).collect();
+        let next = (its.len() > most).then(|| its.pop()).flatten();
+        let begin = |(domain, process)| {
+            let claim = Claim::thing(Thing::Process(process));
+            self.begin(claim, None, vec![Task::Exit(domain, process)])
+        };
+        let its = its.into_iter().filter(|_| !seeded!(ProcessesKept));
+        let exits = its.map(begin).collect();
+        (exits, next.map(|(domain, process)| (domain, process.pid)))
+    }
+
+    /// The other processes of a compute blade that is gone leave their domains.
+    pub(super) fn exits(
+        &mut self,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        from: (u32, i32),
+    ) {
+        let (exits, next) = self.begin_exits(incarnation, from);
+        if let Some(next) = next {
+            operation.waits = Waits::Operations(exits);
+            operation.tasks.push(Task::Exits(incarnation, next));
+        }
     }
 
     /// Vmas that were being given up or freed when the controller died that this one follows are so now.

@@ -14,14 +14,15 @@
 //! * `operation`: operations, their tasks and claims; `index`: which of them may go on, and how they are found,
 //! * `decide`: what a request means,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
-//! * `leaving`: processes leave, vmas are closed and freed; `blades`: blades join, are fenced, and what is lost with them,
+//! * `leaving`: processes leave, vmas are closed and freed,
+//! * `blades`: blades join, are fenced, and what is lost with them,
 //! * `takeover`: a controller that follows another.
 //!
 //! # What is kept, and when
 //!
 //! Whatever changes in the books is recorded before it is answered, and before anything is done that cannot be undone:
-//! a blade's departure before words forget it, the end of a vma before its regions are freed. That a process has left its
-//! domain says what it gives up: the ends of those vmas are recorded later, part by part. Tables follow the books
+//! a blade's departure before words forget it, the end of a vma before its regions are freed. That a process has left
+//! its domain says what it gives up: the ends of those vmas are recorded later, part by part. Tables follow the books
 //! before the record is written: a controller that dies in between is followed by one that finds entries which should
 //! not be there, and takes them out. Only a new vma is recorded first, since blades may have copies of it as soon as the
 //! tables allow it. No other operation comes between a decision, its tables and its record.
@@ -89,10 +90,13 @@ pub struct Config {
     pub zero: u64,
     /// How long to wait before a memory blade that could not zero is told again.
     pub again: u64,
-    /// Operations that may be under way for sessions; more are refused.
+    /// Requests that may be under way, or wait until a controller has taken over; more are refused.
     pub operations: usize,
     /// Answers that are kept for one blade; beyond that its next request is refused.
     pub answers: usize,
+    /// Outputs that may wait: while there are so many, whoever drives the controller asks for them before it hands in
+    /// anything else.
+    pub outputs: usize,
 }
 
 impl Config {
@@ -115,6 +119,7 @@ impl Config {
             again: 1_000_000_000,
             operations: 4096,
             answers: 256,
+            outputs: 4096,
         }
     }
 }
@@ -276,6 +281,12 @@ impl Controller {
         self.operations.is_empty() && self.outbox.is_empty() && self.backlog.is_empty()
     }
 
+    /// Whether as many outputs wait as may: they are to be asked for before anything else is handed in, but for what
+    /// comes of an act.
+    pub fn is_full(&self) -> bool {
+        self.outbox.len() >= self.config.outputs
+    }
+
     /// Takes something in, at `now`. What comes of it is said by [`poll`](Self::poll).
     pub fn handle(&mut self, now: u64, input: Input) {
         self.take(input);
@@ -284,12 +295,17 @@ impl Controller {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Request { .. } if !self.is_serving() => self.backlog.push_back(input),
+            Input::Request { session, id, .. } if !self.is_serving() => {
+                self.keep_for_later(session, id, input)
+            }
             Input::Register {
-                ref registration, ..
+                session,
+                id,
+                ref registration,
+                ..
             } if !self.is_serving() => {
                 self.will_not_resume(registration.kind, registration.address);
-                self.backlog.push_back(input);
+                self.keep_for_later(session, id, input);
             }
             Input::Request {
                 session,
@@ -323,6 +339,19 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// What is asked is looked at when it has taken over, if there is room for it until then.
+    fn keep_for_later(&mut self, session: Session, id: u64, input: Input) {
+        if self.backlog.len() < self.config.operations {
+            return self.backlog.push_back(input);
+        }
+        let message = format!(
+            "the controller is taking over from another one, and {} requests wait for that, which is as many as it takes: \
+             ask again later",
+            self.backlog.len()
+        );
+        self.answer_at_once(session, id, Err(Failure::new(Errno::EBUSY, message)));
     }
 
     /// It has taken over: requests are carried out from now on.
@@ -420,9 +449,8 @@ impl Controller {
             }
             Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
             Task::Zero(blade, extent) => self.zero(now, id, operation, blade, extent),
-            Task::LeaveDomains(incarnation, from) => {
-                self.leave_domains(id, operation, incarnation, from)
-            }
+            Task::Exit(domain, process) => self.exit(id, operation, domain, process),
+            Task::Exits(incarnation, from) => self.exits(operation, incarnation, from),
             Task::MarkLost(incarnation, lost) => self.mark_lost(operation, incarnation, lost),
             Task::GiveUp(giving) => self.give_up(id, operation, giving),
             Task::FreeNext(domain) => self.free_next(domain),

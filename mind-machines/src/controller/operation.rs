@@ -154,8 +154,10 @@ pub(super) enum Task {
     FenceOperations(Incarnation, Vec<Entry>),
     /// The processes of a compute blade are gone; regions that it had written into are lost.
     EndProcesses(Incarnation, Vec<Entry>),
-    /// The same, from a domain on.
-    LeaveDomains(Incarnation, u32),
+    /// The other processes of a compute blade are gone, from that one of a domain on.
+    Exits(Incarnation, (u32, i32)),
+    /// A process of a blade is gone.
+    Exit(u32, Process),
     /// Writes into these regions are lost with a compute blade.
     MarkLost(Incarnation, VecDeque<Entry>),
     /// Regions of a memory blade are lost, from a slot on.

@@ -3,7 +3,8 @@
 //!
 //! The data plane goes on all the while. Until all agents are back, or have had time enough, nothing is changed and
 //! requests wait; then tables become what the books say, blades that did not come back are fenced, vmas that were being
-//! given up or unmapped go on so, and regions that were locked for a change are reset. What was half done in the directory:
+//! given up or unmapped go on so, and regions that were locked for a change are reset. What was half done in the
+//! directory:
 //!
 //! * a slot of no vma, or of pages that another slot has, is free;
 //! * a *split*: a locked lower half whose upper half finds the same slot covers both again;

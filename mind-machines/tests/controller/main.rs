@@ -2,6 +2,7 @@
 //! it dies.
 
 mod agreement;
+mod bounds;
 mod leaving;
 mod old_answers;
 mod world;

@@ -197,19 +197,14 @@ impl Domain {
         blades.map(BladeId::from_low_bits).collect()
     }
 
-    /// The first of its processes that run on the blade.
-    pub fn first_on(&self, blade: BladeId) -> Option<Process> {
+    /// Whether a process of it runs on the blade.
+    pub fn is_on(&self, blade: BladeId) -> bool {
         let first = Process {
             blade: blade.get(),
             pid: i32::MIN,
         };
         let next = self.processes.range(first..).next();
-        next.filter(|process| process.blade == blade.get()).copied()
-    }
-
-    /// Whether a process of it runs on the blade.
-    pub fn is_on(&self, blade: BladeId) -> bool {
-        self.first_on(blade).is_some()
+        next.is_some_and(|process| process.blade == blade.get())
     }
 }
 
@@ -325,10 +320,22 @@ impl Domains {
         }
     }
 
-    /// The first domain from a number on of which a process runs on the blade, and the process.
-    pub fn next_on(&self, blade: BladeId, from: u32) -> Option<(u32, Process)> {
-        let mut domains = self.domains.range(from..);
-        domains.find_map(|(number, domain)| Some((*number, domain.first_on(blade)?)))
+    /// Processes that run on the blade with their domains, from that number of a process in a domain on.
+    pub fn processes_on(
+        &self,
+        blade: BladeId,
+        (first, pid): (u32, i32),
+    ) -> impl Iterator<Item = (u32, Process)> {
+        let process = move |pid| Process {
+            blade: blade.get(),
+            pid,
+        };
+        let domains = self.domains.range(first..);
+        domains.flat_map(move |(number, domain)| {
+            let from = if *number == first { pid } else { i32::MIN };
+            let its = domain.processes.range(process(from)..=process(i32::MAX));
+            its.map(move |process| (*number, *process))
+        })
     }
 
     /// Domains without processes that have vmas which are not closing, and processes that have areas open of domains in

@@ -1,6 +1,9 @@
 //! Which operations claim what: finds those that one conflicts with, and looks at no others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use super::super::{
     OperationId,
@@ -64,6 +67,12 @@ impl Claims {
     /// The operations that claim any of these addresses, from the first to the one before `end`.
     pub(super) fn of(&self, start: u64, end: u64) -> BTreeSet<OperationId> {
         self.over(start, end).flatten().copied().collect()
+    }
+
+    /// The operations that claim any of these things.
+    pub(super) fn of_any(&self, things: RangeInclusive<Thing>) -> BTreeSet<OperationId> {
+        let sets = self.things.range(things);
+        sets.flat_map(|(_, ids)| ids).copied().collect()
     }
 
     /// Of each stretch that has addresses from `start` to before `end`, the operations that claim it.

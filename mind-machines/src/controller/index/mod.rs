@@ -18,8 +18,8 @@ use std::{
 
 use super::{
     OperationId, Order, Session,
-    books::blades::Incarnation,
-    operation::{Asker, Operation, Task},
+    books::{blades::Incarnation, domains::Process},
+    operation::{Asker, Operation, Task, Thing},
 };
 pub(super) use schedule::Condition;
 use schedule::Schedule;
@@ -39,9 +39,9 @@ impl Errand {
     fn of(tasks: &[Task]) -> Option<Self> {
         tasks.iter().find_map(|task| match task {
             Task::Fence(of) | Task::Forget(of, ..) | Task::Lose(of, _) => Some(Self::Fence(*of)),
-            Task::FenceOperations(of, _)
-            | Task::EndProcesses(of, _)
-            | Task::LeaveDomains(of, _) => Some(Self::End(*of)),
+            Task::FenceOperations(of, _) | Task::EndProcesses(of, _) | Task::Exits(of, _) => {
+                Some(Self::End(*of))
+            }
             Task::Zero(blade, _) => Some(Self::Zero(*blade)),
             _ => None,
         })
@@ -257,6 +257,13 @@ impl Index {
     /// The operation that does this.
     pub(super) fn of_errand(&self, errand: Errand) -> Option<OperationId> {
         self.by_errand.get(&errand).copied()
+    }
+
+    /// The operations that claim processes of a compute blade.
+    pub(super) fn of_processes(&self, blade: u8) -> BTreeSet<OperationId> {
+        let process = |pid| Thing::Process(Process { blade, pid });
+        self.schedule
+            .claiming_any(process(i32::MIN)..=process(i32::MAX))
     }
 
     /// The orders to a blade's agent that are not answered.

@@ -3,12 +3,15 @@
 //! An operation that has what it claims goes on when what it [waits](Waits) for is over. One that conflicts with an
 //! earlier one follows the latest of those, and when that ends, the latest of those that are left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use super::{
     super::{
         OperationId, Order,
-        operation::{Operation, Waits},
+        operation::{Operation, Thing, Waits},
     },
     claims::Claims,
 };
@@ -236,6 +239,11 @@ impl Schedule {
     /// The operations that claim any of these addresses, from the first to the one before `end`.
     pub(super) fn claiming(&self, start: u64, end: u64) -> BTreeSet<OperationId> {
         self.claims.of(start, end)
+    }
+
+    /// The operations that claim any of these things.
+    pub(super) fn claiming_any(&self, things: RangeInclusive<Thing>) -> BTreeSet<OperationId> {
+        self.claims.of_any(things)
     }
 
     /// Whether nothing is under way, and nothing remembered of what was.

@@ -8,7 +8,10 @@ use proptest::prelude::*;
 use super::{
     super::{
         OperationId, Order, Session,
-        books::blades::{Incarnation, Port},
+        books::{
+            blades::{Incarnation, Port},
+            domains::Process,
+        },
         operation::{Asker, Claim, Operation, Task, Thing, Waits},
     },
     Condition, Errand, Index,
@@ -114,6 +117,7 @@ fn claim() -> impl Strategy<Value = Claim> {
     let thing = prop_oneof![
         (0..3u32).prop_map(|port| Thing::Port(Port(port))),
         (0..2u32).prop_map(|domain| Thing::Area(domain, "a".to_owned())),
+        (0..2u8, -1..1i32).prop_map(|(blade, pid)| Thing::Process(Process { blade, pid })),
     ];
     prop_oneof![
         4 => range,
@@ -344,6 +348,19 @@ impl Both {
                 .search
                 .find(|operation| operation.asker.as_ref().is_some_and(is_its));
             prop_assert_eq!(self.index.of_session(session), its);
+        }
+        for blade in 0..2 {
+            let is_its = |thing: &Thing| matches!(thing, Thing::Process(of) if of.blade == blade);
+            let its = self
+                .search
+                .find(|operation| operation.claim.thing.as_ref().is_some_and(is_its));
+            prop_assert_eq!(
+                self.index
+                    .of_processes(blade)
+                    .into_iter()
+                    .collect::<Vec<_>>(),
+                its
+            );
         }
         for errand in ERRANDS {
             let its = self.search.find(|operation| does(operation, errand));

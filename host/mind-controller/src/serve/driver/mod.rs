@@ -54,6 +54,9 @@ use tables::Tables;
 const WAITING: usize = 256;
 /// What the machine wants that is done before messages are looked at again.
 const AT_ONCE: usize = 256;
+/// Messages that are taken before the machine is asked again what it wants; fewer than that, since each may want an
+/// answer at once: operations go on however many are asked for.
+const TAKEN_AT_ONCE: usize = AT_ONCE / 2;
 /// Commands of the driver's own have numbers from here on, those of the machine lower ones.
 const OWN_COMMANDS: u64 = 1 << 63;
 
@@ -299,8 +302,14 @@ impl Driver {
             let is_idle = self.work();
             let has_scans = self.scan();
             if !is_idle || has_scans {
-                while let Ok(message) = self.messages.try_recv() {
-                    self.take(message);
+                for _ in 0..TAKEN_AT_ONCE {
+                    if self.controller.is_full() {
+                        break;
+                    }
+                    match self.messages.try_recv() {
+                        Ok(message) => self.take(message),
+                        Err(_) => break,
+                    }
                 }
                 tokio::task::yield_now().await;
                 continue;
