@@ -493,6 +493,25 @@ fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> 
     })
 }
 
+/// Whether a test can make a testbed: it runs as root. Otherwise says that it is skipped.
+///
+/// # Panics
+///
+/// Where tests must run (`CI` or `MIND_VM` is in the environment) and this is not root.
+pub fn is_testable() -> bool {
+    if need_root().is_ok() {
+        return true;
+    }
+    assert!(
+        ["CI", "MIND_VM"]
+            .iter()
+            .all(|name| std::env::var_os(name).is_none()),
+        "these tests must run as root here"
+    );
+    eprintln!("skipped: only root can make a testbed");
+    false
+}
+
 fn need_root() -> Result<()> {
     if rustix::process::geteuid().is_root() {
         Ok(())

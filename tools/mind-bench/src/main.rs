@@ -1,9 +1,10 @@
-//! The benches, behind one command line. Each lives in the module of its name; what they share is in [`daemons`] and
-//! [`samples`].
+//! The benches, behind one command line. Each lives in the module of its name; what they share is in [`daemons`],
+//! [`output`] and [`samples`].
 
 mod control;
 mod daemons;
 mod fault;
+mod output;
 mod pipeline;
 mod samples;
 mod testbed;

@@ -9,11 +9,8 @@
 //! On the fast path the slot has a valid memo (`mind_common::memo`), as for all packets but the
 //! first since an entry was changed. What the first one costs is `i_s_cold`.
 
-use mind_common::addr::Page;
-use mind_machines::datagram::Body;
 use std::{
     collections::BTreeMap,
-    io::{IsTerminal as _, Write as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -24,7 +21,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use mind_common::{
-    addr::{Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::{Page, Prefix, Region, SLICE_SHIFT, Va, WINDOW_BASE},
     directory::{State, Word},
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::Episode,
@@ -39,9 +36,11 @@ use mind_dataplane::{
     MemoryLimits, Responder, Switch, SwitchLimits, TraceControl, Traces,
     harness::{Bed, Host, Packet, XdpAction},
 };
-use mind_machines::datagram::PageRequest;
+use mind_machines::datagram::{Body, PageRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+
+use crate::output;
 
 /// What `cargo xtask bench pipeline` takes.
 #[derive(clap::Args)]
@@ -136,38 +135,33 @@ pub fn run(args: &Args) -> Result<()> {
     // Round by round, not path by path, so that other load of the machine affects all of them
     // alike.
     for round in 0..args.rounds {
-        if std::io::stderr().is_terminal() {
-            eprint!("\rround {} of {} ", round + 1, args.rounds);
-        }
+        output::progress(&format!("round {} of {}", round + 1, args.rounds));
         timer.round(&paths)?;
     }
-    if std::io::stderr().is_terminal() {
-        eprintln!();
-    }
+    output::progress("");
     let mut report = timer.report(&paths);
     report.records = reader.map(Reader::end).transpose()?;
-    if args.json {
-        serde_json::to_writer_pretty(std::io::stdout(), &report)?;
-        writeln!(std::io::stdout())?;
-    } else {
-        writeln!(std::io::stdout(), "{}", table(&report, &paths))?;
-        if let Some(Records { read, lost }) = report.records {
-            writeln!(
-                std::io::stdout(),
-                "{read} records read, {lost} found no room"
-            )?;
-        }
-    }
-    for path in paths.iter().filter(|path| path.is_fast) {
+    let complaints = paths.iter().filter(|path| path.is_fast).filter_map(|path| {
         let above = report.paths[&key(path.name)] - report.floor_ns;
-        if above > BOUND {
-            eprintln!(
+        (above > BOUND).then(|| {
+            format!(
                 "{} costs {above} ns above the floor, more than {BOUND}",
                 path.name
-            );
+            )
+        })
+    });
+    output::print(&report, args.json, || text(&report, &paths), complaints)
+}
+
+/// The report for people.
+fn text(report: &Report, paths: &[Path]) -> String {
+    let table = table(report, paths);
+    match report.records {
+        Some(Records { read, lost }) => {
+            format!("{table}\n{read} records read, {lost} found no room")
         }
+        None => table.to_string(),
     }
-    Ok(())
 }
 
 fn key(name: &str) -> String {

@@ -1,9 +1,6 @@
 //! How long a testbed of one machine takes to come up, until all its blades are ready, and to go down.
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -11,7 +8,7 @@ use mind_cli::Interrupt;
 use netns_setup::{Options, Testbed};
 use serde::Serialize;
 
-use crate::daemons;
+use crate::{daemons, output};
 
 /// The longest that it may take to come up: "8 + 8 blades on one machine".
 const UP_BOUND: Duration = Duration::from_secs(20);
@@ -110,9 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (mut up, mut down) = (Vec::new(), Vec::new());
     for round in 0..args.rounds {
         interrupt.check()?;
-        if std::io::stderr().is_terminal() {
-            eprint!("\rround {} of {} ", round + 1, args.rounds);
-        }
+        output::progress(&format!("round {} of {}", round + 1, args.rounds));
         let start = Instant::now();
         let testbed = Testbed::guarded(&options).context("cannot bring the testbed up")?;
         up.push(start.elapsed());
@@ -120,27 +115,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         drop(testbed);
         down.push(start.elapsed());
     }
-    if std::io::stderr().is_terminal() {
-        eprintln!();
-    }
+    output::progress("");
     let report = Report {
         compute: args.compute,
         memory: args.memory,
         up: Step::new(up, UP_BOUND),
         down: Step::new(down, DOWN_BOUND),
     };
-    if args.json {
-        serde_json::to_writer_pretty(std::io::stdout(), &report)?;
-        writeln!(std::io::stdout())?;
-    } else {
-        writeln!(std::io::stdout(), "{}", report.table())?;
-    }
-    for (name, step) in report.steps() {
-        if let Some(complaint) = step.complaint(name) {
-            eprintln!("{complaint}");
-        }
-    }
-    Ok(())
+    let complaints = report
+        .steps()
+        .into_iter()
+        .filter_map(|(name, step)| step.complaint(name));
+    output::print(
+        &report,
+        args.json,
+        || report.table().to_string(),
+        complaints,
+    )
 }
 
 #[cfg(test)]

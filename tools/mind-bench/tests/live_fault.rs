@@ -8,22 +8,9 @@ use netns_setup::{condition::Condition, testbed};
 /// Faults of each transition.
 const SAMPLES: u64 = 20;
 
-/// Whether this can run here. In the virtual machine it must.
-fn may_run() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        let must = ["CI", "MIND_VM"]
-            .into_iter()
-            .any(|name| std::env::var_os(name).is_some());
-        assert!(!must, "this test must run as root here");
-        eprintln!("skipped: only root can make a testbed");
-    }
-    is_root
-}
-
 #[test]
 fn every_figure_is_there_and_nothing_is_left() {
-    if !may_run() {
+    if !testbed::is_testable() {
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_mind-bench"))

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    io::IsTerminal as _,
     time::{Duration, Instant},
 };
 
@@ -18,7 +17,7 @@ use super::{
     limits,
     program::{Outcome, Outcomes, Pair, Program, Rate, map_and_unmap, rate},
 };
-use crate::samples::Samples;
+use crate::{output::progress, samples::Samples};
 
 /// Sizes that are mapped: their keys, and bytes.
 pub(super) const SIZES: [(&str, u64); 3] = [("4k", 4 << 10), ("1g", 1 << 30), ("256g", 256 << 30)];
@@ -211,14 +210,6 @@ async fn fill(
 /// A number in as many parts of almost the same size.
 fn shares(count: usize, parts: usize) -> impl Iterator<Item = usize> {
     (0..parts).map(move |part| count * (part + 1) / parts - count * part / parts)
-}
-
-/// Prints progress, on a terminal.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        // Over whatever was there.
-        eprint!("\r\x1b[K{text}");
-    }
 }
 
 #[cfg(test)]

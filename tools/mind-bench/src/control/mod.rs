@@ -16,7 +16,7 @@ mod program;
 mod report;
 mod stand_in;
 
-use std::{io::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mind_cli::Interrupt;
@@ -24,6 +24,8 @@ use netns_setup::plan::MAX_BLADES;
 
 use measure::{Run, measure};
 use report::Report;
+
+use crate::output;
 
 /// What `cargo xtask bench control` takes.
 #[derive(clap::Args)]
@@ -77,14 +79,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // Errors after an interrupt are caused by it.
     interrupt.check()?;
     let report = Report::new(measured?);
-    if args.json {
-        serde_json::to_writer_pretty(std::io::stdout(), &report)?;
-        writeln!(std::io::stdout())?;
-    } else {
-        writeln!(std::io::stdout(), "{}", report.text())?;
-    }
-    for complaint in report.complaints() {
-        eprintln!("{complaint}");
-    }
-    Ok(())
+    output::print(&report, args.json, || report.text(), report.complaints())
 }

@@ -1,6 +1,6 @@
 //! The order of a run: limits and transitions by turns, so that other load of the machine affects all of them alike.
 
-use std::{collections::BTreeMap, io::IsTerminal as _};
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use mind_cli::Interrupt;
@@ -17,7 +17,10 @@ use super::{
     userfault::{self, Handler},
     workers::Worker,
 };
-use crate::samples::{Quantiles, Samples};
+use crate::{
+    output::progress,
+    samples::{Quantiles, Samples},
+};
 
 /// Local faults for each access of a transition: they cost less and vary more.
 const LOCAL_PER_ACCESS: usize = 4;
@@ -144,14 +147,6 @@ fn batches(samples: usize) -> impl Iterator<Item = usize> {
 
 fn quantiles(samples: Samples) -> Result<Quantiles> {
     samples.quantiles().context("nothing was measured")
-}
-
-/// Prints progress, on a terminal.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        // Over whatever was there.
-        eprint!("\r\x1b[K{text}");
-    }
 }
 
 #[cfg(test)]

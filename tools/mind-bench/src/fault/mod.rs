@@ -24,8 +24,6 @@ mod userfault;
 pub(crate) mod worker;
 mod workers;
 
-use std::io::Write as _;
-
 use anyhow::{Context as _, Result, ensure};
 use mind_cli::Interrupt;
 
@@ -33,6 +31,8 @@ use fan_out::FanOut;
 use measure::{Run, measure};
 use placement::Sharing;
 use report::Report;
+
+use crate::output;
 
 /// What `cargo xtask bench fault` takes.
 #[derive(clap::Args)]
@@ -72,20 +72,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // Errors after an interrupt are caused by it.
     interrupt.check()?;
     let report = Report::new(measured?);
-    if args.json {
-        serde_json::to_writer_pretty(std::io::stdout(), &report)?;
-        writeln!(std::io::stdout())?;
-    } else {
-        writeln!(std::io::stdout(), "{}", report.text())?;
-    }
-    if report.strays > 0 {
-        eprintln!(
-            "{} accesses caused another transition of the directory than they should have",
-            report.strays
-        );
-    }
-    for complaint in report.complaints() {
-        eprintln!("{complaint}");
-    }
-    Ok(())
+    output::print(&report, args.json, || report.text(), report.complaints())
 }

@@ -120,7 +120,7 @@ impl Report {
         }
     }
 
-    /// The bounds that are exceeded, one sentence each.
+    /// What is not as it should be: strays, and bounds that are exceeded; one sentence each.
     pub(super) fn complaints(&self) -> Vec<String> {
         let Ratios {
             i_s_to_sum,
@@ -132,13 +132,19 @@ impl Report {
             ("M->S", m_s_to_i_s, M_BOUND, "I->S"),
             ("M->M", m_m_to_i_s, M_BOUND, "I->S"),
         ];
-        bounds
+        let strays = (self.strays > 0).then(|| {
+            format!(
+                "{} accesses caused another transition of the directory than they should have",
+                self.strays
+            )
+        });
+        let exceeded = bounds
             .into_iter()
             .filter(|(_, ratio, bound, _)| ratio > bound)
             .map(|(name, ratio, bound, of)| {
                 format!("{name} takes {ratio:.2} times as long as {of}, more than {bound}")
-            })
-            .collect()
+            });
+        strays.into_iter().chain(exceeded).collect()
     }
 
     /// As text.
