@@ -70,10 +70,6 @@ impl Bare {
                     let result = carry_out(&act);
                     self.controller.handle(0, Input::Done { operation, result });
                 }
-                Output::WaitForPackets { operation } => {
-                    let result = Seen::Done(Ok(()));
-                    self.controller.handle(0, Input::Done { operation, result });
-                }
                 Output::Order { order, .. } => self.orders.push(order),
                 Output::Reply { body, .. } => self.answers.push(body),
                 Output::Event(_) => {}
