@@ -66,7 +66,8 @@ impl Controller {
             self.books
                 .memory
                 .add(number, blade.pages.saturating_mul(PAGE));
-            self.renew(number);
+            // What was freed of the one before it is zeroed as ever: packets may have found slots for it meanwhile.
+            self.begin_zeroing(number);
         }
         self.books.blades.put(blade);
         self.books.blades.set_here(incarnation, true);
@@ -93,18 +94,6 @@ impl Controller {
             Task::Reply(Ok(reply)),
             Task::Release,
         ]);
-    }
-
-    /// A memory blade is new and empty: what was freed of the one before it needs no zeroing.
-    fn renew(&mut self, number: u8) {
-        let unclean = self.books.unclean_of(number);
-        let unclean: Vec<_> = unclean.map(|extent| extent.va().0).collect();
-        for va in unclean {
-            self.not_cleared(number, va);
-            self.books.unclean.remove(&va);
-            self.books.touch(records::Key::Unclean(va));
-        }
-        self.books.memory.renewed(number);
     }
 
     /// An agent is back whose controller has died.

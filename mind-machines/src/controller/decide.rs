@@ -728,7 +728,6 @@ impl Controller {
             if seeded!(ZeroingNotAwaited) {
                 self.books.memory.zeroed(vma.extent);
             }
-            self.not_cleared(vma.extent.blade, va.0);
             self.books.unclean.insert(va.0, vma.extent);
             self.books.touch(records::Key::Unclean(va.0));
             self.begin_zeroing(vma.extent.blade);

@@ -46,13 +46,14 @@ impl Controller {
     pub(super) fn free_next(&mut self, domain: u32) {
         while let Some(va) = self.freeing.get_mut(&domain).and_then(BTreeSet::pop_first) {
             if let Some(vma) = self.books.domains.vma(Va(va)) {
-                let (va, length, end) = (vma.va(), vma.length, vma.memory_end());
+                let (va, end) = (vma.va(), vma.memory_end());
                 let tasks = vec![
                     Task::FreeNext(domain),
                     Task::Unmapped(va),
                     Task::FreeRegions(va, end),
                 ];
-                self.begin(Claim::range(va, length), None, tasks);
+                // Regions may reach behind the vma's last page.
+                self.begin(Claim::range(va, end.0 - va.0), None, tasks);
                 return;
             }
         }

@@ -420,18 +420,6 @@ impl Controller {
         self.cleared.extend(unclean);
     }
 
-    /// Packets may be in the switch, or come, that find the memory of a memory blade at that address.
-    pub(super) fn not_cleared(&mut self, blade: u8, va: u64) {
-        self.cleared.remove(&va);
-        let zeroing = self.index.of_errand(Errand::Zero(blade));
-        let zeroing = zeroing.and_then(|id| self.operations.get_mut(&id));
-        for task in zeroing.into_iter().flat_map(|it| &mut it.tasks) {
-            if let Task::Cleared(freed) = task {
-                freed.retain(|other| *other != va);
-            }
-        }
-    }
-
     /// Part of what was freed is zeroed.
     fn zeroed(&mut self, extent: Extent) {
         let va = extent.va().0;

@@ -328,15 +328,6 @@ impl Memory {
             length: (*length).min(most / GRANULE * GRANULE),
         })
     }
-
-    /// The blade's memory is new and empty: nothing of it has to be zeroed.
-    pub fn renewed(&mut self, blade: u8) {
-        if let Some(slice) = self.slices.get_mut(&blade) {
-            for (offset, length) in std::mem::take(&mut slice.unclean).by_offset {
-                slice.free.join(offset, length);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -449,7 +440,7 @@ mod tests {
         memory.zeroed(part);
         assert_eq!(memory.allocate(length, |_| true), Ok(part));
         assert_eq!(memory.unclean(0, u64::MAX).unwrap(), extent(1, 3));
-        memory.renewed(0);
+        memory.zeroed(extent(1, 3));
         assert_eq!(memory.unclean(0, u64::MAX), None);
         memory.give_back(part);
         assert_eq!(memory.slice(0).unwrap(), &Slice::new(4 * GRANULE));
