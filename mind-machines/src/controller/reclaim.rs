@@ -40,6 +40,8 @@ pub(super) struct Reclaiming {
     looked: u32,
     /// Whether a slot was taken back in this pass.
     has_taken: bool,
+    /// Whether the switch has said that little is left since it was last asked.
+    is_told: bool,
     step: Step,
 }
 
@@ -69,12 +71,25 @@ impl Reclaiming {
         self.has_taken = false;
         !is_over
     }
+
+    /// All of it again.
+    const fn again(self) -> Self {
+        Self {
+            pass: Pass::Idle,
+            looked: 0,
+            has_taken: false,
+            is_told: false,
+            step: Step::Look,
+            ..self
+        }
+    }
 }
 
 impl Controller {
     /// Little is left of slots or tables.
     pub(super) fn short(&mut self) {
         if self.index.of_errand(Errand::Reclaim).is_some() {
+            self.of_reclaiming(|reclaiming| reclaiming.is_told = true);
             return;
         }
         let reclaiming = Reclaiming {
@@ -82,6 +97,7 @@ impl Controller {
             from: self.hand,
             looked: 0,
             has_taken: false,
+            is_told: false,
             step: Step::Look,
         };
         self.begin(Claim::default(), None, vec![Task::Reclaim(reclaiming)]);
@@ -107,9 +123,10 @@ impl Controller {
             }
             (_, Step::Pause) => {
                 reclaiming.step = Step::End;
+                reclaiming.is_told = false;
                 self.act(id, operation, Act::TellAgain, Task::Reclaim(reclaiming));
             }
-            (_, Step::End) => self.uses.clear(),
+            (_, Step::End) => self.end_reclaiming(operation, reclaiming),
             (_, Step::Look | Step::GiveUp(false)) => {
                 reclaiming.step = Step::Look;
                 if reclaiming.looked + 1 >= self.config.slots && !reclaiming.next_pass() {
@@ -119,6 +136,7 @@ impl Controller {
                     operation.tasks.push(Task::Reclaim(reclaiming));
                     return;
                 }
+                reclaiming.is_told = false;
                 let act = Act::LookForUses {
                     from: reclaiming.from,
                     most: self.config.sweep,
@@ -128,15 +146,33 @@ impl Controller {
         }
     }
 
+    /// Nothing is taken back any more, unless the switch has said again meanwhile that little is left.
+    fn end_reclaiming(&mut self, operation: &mut Operation, reclaiming: Reclaiming) {
+        self.uses.clear();
+        if reclaiming.is_told {
+            operation.tasks.push(Task::Reclaim(reclaiming.again()));
+        }
+    }
+
     /// A region does without its slot from now on.
     pub(super) fn note_reclaimed(&mut self) {
+        self.of_reclaiming(|reclaiming| {
+            reclaiming.has_taken = true;
+            reclaiming.step = Step::GiveUp(true);
+        });
+    }
+
+    /// Notes something about slots that are being taken back, if any are.
+    fn of_reclaiming(&mut self, note: impl FnOnce(&mut Reclaiming)) {
         let id = self.index.of_errand(Errand::Reclaim);
         let operation = id.and_then(|id| self.operations.get_mut(&id));
-        for task in operation.into_iter().flat_map(|it| &mut it.tasks) {
-            if let Task::Reclaim(reclaiming) = task {
-                reclaiming.has_taken = true;
-                reclaiming.step = Step::GiveUp(true);
-            }
+        let mut tasks = operation.into_iter().flat_map(|it| &mut it.tasks);
+        let reclaiming = tasks.find_map(|task| match task {
+            Task::Reclaim(reclaiming) => Some(reclaiming),
+            _ => None,
+        });
+        if let Some(reclaiming) = reclaiming {
+            note(reclaiming);
         }
     }
 
@@ -148,8 +184,7 @@ impl Controller {
         (found, next, left): (Vec<Use>, Option<u32>, Left),
     ) {
         if left.is_enough() {
-            self.uses.clear();
-            return;
+            return self.end_reclaiming(operation, reclaiming);
         }
         let most = self.config.batch;
         let mut victims: Vec<Use> = Vec::new();
