@@ -18,7 +18,7 @@ use super::{
         Answer, PAGE,
         blades::{Incarnation, Port},
         domains::{Process, Users, Vma, check_name},
-        memory::NoMemory,
+        memory::{GRANULE, NoMemory},
         records, tables,
     },
     operation::{
@@ -133,9 +133,12 @@ impl Controller {
             {
                 Claim::default()
             }
-            Request::Unmap { va, length, .. } | Request::Protect { va, length, .. } => {
-                Claim::range(Va(*va), *length)
+            // Its regions end where its memory ends.
+            Request::Unmap { va, length, .. } => {
+                let length = length.checked_next_multiple_of(GRANULE);
+                Claim::range(Va(*va), length.unwrap_or(u64::MAX))
             }
+            Request::Protect { va, length, .. } => Claim::range(Va(*va), *length),
             Request::Sync { va, length, .. } => Claim::blocks(Va(*va), *length),
             Request::ReportStuck { va } | Request::ChangeRegion { va, .. } => Claim::block(Va(*va)),
             Request::OpenArea { domain, name, .. } | Request::UnlinkArea { domain, name } => {
