@@ -570,7 +570,7 @@ impl Controller {
             };
             self.event(Event::Changed(changing.change, outcome));
             let is_changed = matches!(outcome, Outcome::Changed(_));
-            if changing.change == Change::Reclaim && is_changed {
+            if matches!(changing.change, Change::Free | Change::Reclaim) && is_changed {
                 self.note_reclaimed();
             }
             match (changing.change, run.upper) {

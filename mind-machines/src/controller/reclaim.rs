@@ -5,11 +5,12 @@
 //! clock's hand, and has each region that it can do without written back and dropped by its blades
 //! ([`Change::Reset`]), as for any other change; a region that nobody has then gives up its slot
 //! ([`Change::Reclaim`]). A request that needs a slot waits meanwhile: the switch says "busy", and the blade asks again.
-//! Regions that are lost keep their slots, which say so.
+//! A region of which writes are lost keeps its slot, which says so; one that is lost with its memory blade needs none,
+//! since the permission class of its vma says so.
 
 use std::collections::BTreeSet;
 
-use mind_common::directory::State;
+use mind_common::{addr::Region, directory::State};
 
 use super::{
     Act, Controller, Entry, OperationId, Seen,
@@ -52,9 +53,9 @@ enum Step {
     Look,
     /// Regions give up their slots; whether one has.
     GiveUp(bool),
-    /// Nothing can be taken back now; the controller looks away.
-    Pause,
-    /// It is told when a slot is wanted the next time.
+    /// Enough is left, or nothing can be taken back: the switch is to say again when that changes.
+    TellAgain,
+    /// It will.
     End,
 }
 
@@ -121,7 +122,7 @@ impl Controller {
                 operation.tasks.push(Task::Reclaim(reclaiming));
                 self.wait_for_packets(id, operation);
             }
-            (_, Step::Pause) => {
+            (_, Step::TellAgain) => {
                 reclaiming.step = Step::End;
                 reclaiming.is_told = false;
                 self.act(id, operation, Act::TellAgain, Task::Reclaim(reclaiming));
@@ -131,7 +132,7 @@ impl Controller {
                 reclaiming.step = Step::Look;
                 if reclaiming.looked + 1 >= self.config.slots && !reclaiming.next_pass() {
                     // All that there is, is lost or being changed. Blades that need a slot ask again.
-                    reclaiming.step = Step::Pause;
+                    reclaiming.step = Step::TellAgain;
                     operation.waits = Waits::Until(now.saturating_add(self.config.optional.max(1)));
                     operation.tasks.push(Task::Reclaim(reclaiming));
                     return;
@@ -184,7 +185,8 @@ impl Controller {
         (found, next, left): (Vec<Use>, Option<u32>, Left),
     ) {
         if left.is_enough() {
-            return self.end_reclaiming(operation, reclaiming);
+            reclaiming.step = Step::TellAgain;
+            return operation.tasks.push(Task::Reclaim(reclaiming));
         }
         let most = self.config.batch;
         let mut victims: Vec<Use> = Vec::new();
@@ -199,6 +201,7 @@ impl Controller {
             let is_cold = before == Some(used.accesses);
             let is_wanted = match (used.word.state(), reclaiming.pass) {
                 (State::Invalid, _) => true,
+                (State::Locked, _) => self.is_lost_with_memory(used.entry.region),
                 (State::Shared | State::Modified, Pass::Cold) => is_cold,
                 (State::Shared | State::Modified, Pass::All) => true,
                 _ => false,
@@ -231,8 +234,18 @@ impl Controller {
         operation.tasks.push(Task::Reclaim(reclaiming));
     }
 
+    /// Whether a region's vma is lost, so that no packet asks for it any more.
+    fn is_lost_with_memory(&self, region: Region) -> bool {
+        let vma = self.books.domains.vma_with(region.base());
+        vma.is_some_and(|vma| vma.is_lost)
+    }
+
     /// The region that was found is given up by all blades, and then by its slot, if no blade has it again.
     pub(super) fn reclaim_region(&mut self, now: u64, operation: &mut Operation, here: Entry) {
+        if self.is_lost_with_memory(here.region) {
+            let free = self.changing(now, Change::Free, [(here, None)]);
+            return operation.tasks.push(Task::Change(free));
+        }
         let reset = self.changing(now, Change::Reset, [(here, None)]);
         let reclaim = self.changing(now, Change::Reclaim, [(here, None)]);
         operation.first([Task::Change(reset), Task::Change(reclaim)]);
