@@ -583,6 +583,11 @@ impl Controller {
                 }
                 (Err(failure), _) => return self.not_installed(operation, failure, otherwise),
             }
+        } else {
+            // What is new goes in before anything comes out: no page is without its class in between.
+            let is_new = |key: &tables::Key| self.books.wanted(*key).is_some();
+            let (new, old): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_new);
+            keys = new.into_iter().chain(old).collect();
         }
         while let Some(key) = keys.front().copied() {
             let value = self.books.wanted(key);

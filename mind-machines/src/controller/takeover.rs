@@ -214,7 +214,6 @@ impl Controller {
                 }
                 let wanted = self.books.all_wanted().map(|(key, _)| key);
                 let mut keys: VecDeque<_> = wanted.collect();
-                // First what is new, then what is not wanted any more.
                 keys.extend(self.installed.keys().copied());
                 operation.first([
                     Task::Install(keys, Otherwise::Report),

@@ -89,6 +89,13 @@ impl Agent {
         self.last
     }
 
+    /// Its connection is lost, and with it a request to resume: the next one begins with its own.
+    pub(crate) fn lose_session(&mut self) {
+        self.session = None;
+        self.calls
+            .retain(|_, call| !matches!(call.purpose, Purpose::Resumes));
+    }
+
     /// The numbers of requests without an answer.
     pub(crate) fn waiting(&self) -> Vec<u64> {
         self.calls.keys().copied().collect()

@@ -117,7 +117,7 @@ impl World<'_> {
         if agent.session != Some(session) {
             return;
         }
-        agent.session = None;
+        agent.lose_session();
         // The controller finds out, too, if it is still the one.
         self.queue.after(0, Event::Closed(session));
         match agent.incarnation {
