@@ -7,7 +7,7 @@ use mind_api::{
     errno::Errno,
     message::{Access, OnLoss, Open, Reply, Request},
 };
-use mind_common::{addr::Va, directory::Want, verdict::Verdict};
+use mind_common::{addr::Va, directory::Want, id::DomainId, verdict::Verdict};
 use mind_machines::{Node, controller::books::Answer};
 
 use crate::world::{World, blade};
@@ -38,7 +38,7 @@ fn with_areas() -> (World, Vec<Va>) {
     for area in 0..VMAS {
         let users: &[u8] = if area % 2 == 0 { &[0] } else { &[0, 1] };
         for number in users {
-            let Ok(Reply::Mapped { va, .. }) = world.call(*number, open(*number, area)) else {
+            let Ok(Reply::Mapped { va, .. }) = world.call(*number, open(*number, area, 1)) else {
                 panic!("area {area} cannot be opened");
             };
             areas.push(Va(va));
@@ -53,12 +53,12 @@ fn with_areas() -> (World, Vec<Va>) {
     (world, areas)
 }
 
-fn open(number: u8, area: usize) -> Request {
+fn open(number: u8, area: usize, pages: u64) -> Request {
     Request::OpenArea {
         domain: 1,
         pid: i32::from(number) + 10,
         name: area.to_string(),
-        length: 1 << 12,
+        length: pages << 12,
         access: Access::Write,
         open: Open::OrCreate,
     }
@@ -261,17 +261,51 @@ fn a_process_with_the_number_of_one_that_is_giving_up_keeps_what_it_opens() {
     };
     let entered = world.ask(0, enter);
     // Asked for at once, it is refused or it stays.
-    let opened = world.ask(0, open(0, 99));
+    let opened = world.ask(0, open(0, 99, 1));
     world.run();
     assert_eq!(world.replies[&entered], Ok(Reply::Entered { domain: 1 }));
     let refused = world.replies[&opened].clone().unwrap_err();
     assert_eq!(refused.errno, Errno::ESRCH);
     assert!(matches!(
-        world.call(0, open(0, 99)),
+        world.call(0, open(0, 99, 1)),
         Ok(Reply::Mapped { .. })
     ));
     let vmas: Vec<_> = world.controller.books().domains.vmas_from(Va(0)).collect();
     assert_eq!(vmas.len(), VMAS / 2 + 1);
     assert!(vmas.iter().all(|vma| vma.users.count() == 1));
     world.check();
+}
+
+#[test]
+fn vmas_between_those_that_go_may_be_accessed_all_the_while() {
+    let mut world = World::new();
+    for number in 0..2 {
+        assert_eq!(world.enter(number, "domain", OnLoss::LastWritten), 1);
+    }
+    // Neighbours have one entry of the protection table together, which is cut when some of them go.
+    let mut stay = BTreeSet::new();
+    for area in 0..8 {
+        let users: &[u8] = if area / 2 % 2 == 0 { &[0] } else { &[0, 1] };
+        for number in users {
+            let Ok(Reply::Mapped { va, .. }) = world.call(*number, open(*number, area, 4)) else {
+                panic!("area {area} cannot be opened");
+            };
+            stay.extend(users.contains(&1).then_some(va));
+        }
+        let unlink = Request::UnlinkArea {
+            domain: 1,
+            name: area.to_string(),
+        };
+        assert_eq!(world.call(0, unlink), Ok(Reply::Done));
+    }
+    let id = world.ask(0, exit(0));
+    while world.step() {
+        for va in &stay {
+            let may = world.switch.tables().permission(DomainId(1), Va(*va));
+            assert!(may.is_some(), "{} may not be accessed", Va(*va));
+        }
+    }
+    world.run();
+    assert_eq!(world.replies[&id], Ok(Reply::Done));
+    assert_eq!(vmas(&world), stay.len());
 }
