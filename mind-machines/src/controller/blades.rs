@@ -162,12 +162,14 @@ impl Controller {
 
     /// Deals with what a blade leaves that is fenced.
     pub(super) fn begin_departure(&mut self, incarnation: Incarnation) -> OperationId {
-        let task = self.departure(incarnation);
-        self.begin(Claim::default(), None, vec![task])
+        let [first, then] = self.departure(incarnation);
+        self.begin(Claim::default(), None, vec![then, first])
     }
 
-    fn departure(&mut self, incarnation: Incarnation) -> Task {
-        match incarnation.kind {
+    /// What is to be done when the tables do not name a blade any more, in this order. Words are swept only when no packet
+    /// is in the switch that found the blade in the tables: it could still put the blade into a word.
+    fn departure(&mut self, incarnation: Incarnation) -> [Task; 2] {
+        let sweep = match incarnation.kind {
             BladeKind::Compute => {
                 self.departed.push(Departed {
                     incarnation,
@@ -176,7 +178,8 @@ impl Controller {
                 Task::Forget(incarnation, 1, Vec::new())
             }
             BladeKind::Memory => Task::Lose(incarnation, 1),
-        }
+        };
+        [Task::WaitForPackets, sweep]
     }
 
     /// A blade is not listened to any more, and that is recorded; its agent is told to end.
@@ -199,7 +202,7 @@ impl Controller {
         }
         self.dismiss(id, incarnation);
         self.forget_all_answers(incarnation);
-        let rest = self.departure(incarnation);
+        let [wait, sweep] = self.departure(incarnation);
         let keys = match kind {
             BladeKind::Compute if seeded!(PortLeftOpen) => {
                 vec![tables::Key::Compute(incarnation.connection().blade)]
@@ -218,7 +221,8 @@ impl Controller {
             Task::Install(keys.into(), Otherwise::Report),
             Task::Keep,
             Task::Release,
-            rest,
+            wait,
+            sweep,
         ]);
     }
 

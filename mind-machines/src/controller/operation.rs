@@ -140,6 +140,8 @@ pub(super) enum Task {
     Finish(Answer),
     /// Other operations may come between from here on.
     Release,
+    /// Wait until the packets have left the switch that are in it.
+    WaitForPackets,
     /// Give slots for further use.
     Give(Vec<u32>),
     /// Memory that was freed can be zeroed, since no packet is in the switch that was admitted before.

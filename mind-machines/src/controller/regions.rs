@@ -348,7 +348,7 @@ impl Controller {
         zeroing: Zeroing,
     ) {
         match zeroing {
-            Zeroing::Next => self.zero_next(id, operation, blade),
+            Zeroing::Next => self.zero_next(operation, blade),
             Zeroing::Freed(extent) => {
                 let Some(memory) = self.books.blades.here_memory(blade) else {
                     return;
@@ -381,7 +381,7 @@ impl Controller {
         }
     }
 
-    fn zero_next(&mut self, id: OperationId, operation: &mut Operation, blade: u8) {
+    fn zero_next(&mut self, operation: &mut Operation, blade: u8) {
         if self.books.blades.here_memory(blade).is_none() {
             return;
         }
@@ -400,8 +400,7 @@ impl Controller {
         let unclean = self.books.unclean_of(blade);
         let waiting: Vec<u64> = unclean.map(|extent| extent.va().0).collect();
         if !waiting.is_empty() {
-            operation.first([Task::Cleared(waiting), next]);
-            self.wait_for_packets(id, operation);
+            operation.first([Task::WaitForPackets, Task::Cleared(waiting), next]);
         }
     }
 
