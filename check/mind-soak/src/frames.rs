@@ -194,10 +194,6 @@ impl Hosts {
                 Verdict::Protected,
             ),
             (self.write(elsewhere(UNSERVED), 1), Verdict::NoMemory),
-            (
-                self.write(elsewhere(self.unallocated()), 1),
-                Verdict::NoSlot,
-            ),
             (good(), Verdict::NoCopy),
             (self.write(untouched, 1), Verdict::NotOwner),
             (self.acknowledge(untouched.page), Verdict::StaleAnswer),

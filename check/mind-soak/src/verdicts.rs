@@ -46,7 +46,6 @@ pub const fn of(verdict: Verdict) -> Cause {
         | Verdict::NotPlaced
         | Verdict::Protected
         | Verdict::NoMemory
-        | Verdict::NoSlot
         | Verdict::NoCopy
         | Verdict::NotOwner
         | Verdict::Truncated
@@ -68,6 +67,7 @@ pub const fn of(verdict: Verdict) -> Cause {
         | Verdict::StaleOperation
         | Verdict::NotFromSwitch => Injected,
 
+        Verdict::NoSlot => Nothing("there are more slots than regions that the load touches"),
         Verdict::CopyFailed => Nothing("only when the kernel has no memory for a copy"),
         Verdict::Moved => Nothing("only while the controller gives a slot to another region"),
         Verdict::Lost => Nothing("only after a blade is gone, where a domain chose that"),
