@@ -1,13 +1,13 @@
 //! Programs on blades share memory, and parts of the system fail.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mind_api::{
     Errno,
     message::{BladeKind, Registration},
 };
-use mind_e2e::{Bed, Domain, suite};
+use mind_e2e::{Bed, Domain, Program, patience, suite};
 
 /// Pages that a blade may cache.
 const CACHE: usize = 256;
@@ -28,7 +28,14 @@ fn main() -> ExitCode {
                 dead_agent,
             ),
             ("what_was_synced_outlives_its_blade", synced),
-            ("memory_out_of_reach_is_a_bus_error", dead_memory),
+            (
+                "a_cable_that_is_out_for_a_moment_loses_nothing",
+                short_cut,
+            ),
+            (
+                "a_memory_blade_that_was_out_of_reach_comes_back_empty",
+                dead_memory,
+            ),
         ],
         || Bed::up(3, 1, (CACHE * 4096) as u64),
     )
@@ -75,6 +82,8 @@ fn killed_memory(bed: &Bed) -> Result<()> {
     writer.expect("synced")?;
     let area = format!("--area far --pages {}", CACHE / 2);
     domain.run("c2", &format!("{area} fill"))?;
+    // Of this nothing is touched.
+    let untouched = domain.place("c1", "--area untouched --pages 8")?;
     // All of it in its cache: what memory had counts, not what a blade happens to have.
     let mut watcher = domain.start("c0", &format!("{area} watch"))?;
     watcher.go()?;
@@ -88,6 +97,9 @@ fn killed_memory(bed: &Bed) -> Result<()> {
         let mut reader = domain.start(blade, "--area kept --pages 8 equals 4711")?;
         reader.go()?;
         reader.die_of(libc::SIGBUS)?;
+        let mut reader = domain.start(blade, &format!("peek {untouched}"))?;
+        reader.go()?;
+        reader.die_of(libc::SIGBUS)?;
     }
     let status = bed.status()?;
     let losses = status.domains.iter().flat_map(|domain| &domain.losses);
@@ -97,7 +109,7 @@ fn killed_memory(bed: &Bed) -> Result<()> {
         .collect();
     lost.sort_unstable();
     ensure!(
-        lost == ["far", "kept"],
+        lost == ["far", "kept", "untouched"],
         "the loss is not reported: {status:?}"
     );
     writer.kill()?;
@@ -182,13 +194,65 @@ fn synced(bed: &Bed) -> Result<()> {
     domain.end()
 }
 
+/// Starts a program that reads an area of a domain again and again, more than its blade caches.
+fn watch(domain: &Domain<'_>, area: &str) -> Result<Program> {
+    let mut watcher = domain.start("c2", &format!("{area} watch"))?;
+    watcher.go()?;
+    watcher.expect("watching")?;
+    Ok(watcher)
+}
+
+fn short_cut(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "short-cut")?;
+    let area = format!("--area far --pages {}", CACHE * 2);
+    domain.run("c2", &format!("{area} fill"))?;
+    let mut watcher = watch(&domain, &area)?;
+    let before = bed.report("c2")?.timeouts;
+    bed.link("m0", "down")?;
+    let deadline = Instant::now() + patience();
+    while bed.report("c2")?.timeouts == before {
+        ensure!(Instant::now() < deadline, "c2 misses nothing");
+    }
+    bed.link("m0", "up")?;
+    for _ in 0..20 {
+        watcher.expect("watching")?;
+    }
+    watcher.kill()?;
+    domain.run("c1", &format!("{area} check 1"))?;
+    let status = bed.status()?;
+    let mut losses = status.domains.iter().flat_map(|domain| &domain.losses);
+    ensure!(losses.next().is_none(), "something is lost: {status:?}");
+    domain.end()
+}
+
 fn dead_memory(bed: &Bed) -> Result<()> {
     let domain = Domain::new(bed, "dead-memory")?;
     let area = format!("--area far --pages {}", CACHE * 2);
     domain.run("c2", &format!("{area} fill"))?;
-    let mut watcher = domain.start("c2", &format!("{area} watch"))?;
-    watcher.go()?;
-    watcher.expect("watching")?;
+    let watcher = watch(&domain, &area)?;
     bed.link("m0", "down")?;
-    watcher.die_of(libc::SIGBUS)
+    watcher.die_of(libc::SIGBUS)?;
+    let status = bed.status_after_loss("m0")?;
+    let known = status.blades.iter().find(|blade| blade.name == "m0");
+    ensure!(
+        known.is_some_and(|blade| !blade.connected),
+        "m0 is not gone: {known:?}"
+    );
+
+    // What it still has does not count any more, nor that it is empty when it has been started again.
+    let reads = |blade| {
+        let mut reader = domain.start(blade, &format!("{area} check 1"))?;
+        reader.go()?;
+        reader.die_of(libc::SIGBUS)
+    };
+    bed.link("m0", "up")?;
+    reads("c1")?;
+    bed.restart("m0", &[])?;
+    reads("c0")?;
+    domain.run("c1", &format!("{area} free"))?;
+    domain.run("c1", "fresh 3")?;
+    domain.end()?;
+    let found = bed.operator()?.check()?;
+    ensure!(found.is_empty(), "{found:?}");
+    Ok(())
 }
