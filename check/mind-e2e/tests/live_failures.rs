@@ -28,10 +28,7 @@ fn main() -> ExitCode {
                 dead_agent,
             ),
             ("what_was_synced_outlives_its_blade", synced),
-            (
-                "a_cable_that_is_out_for_a_moment_loses_nothing",
-                short_cut,
-            ),
+            ("a_cable_that_is_out_for_a_moment_loses_nothing", short_cut),
             (
                 "a_memory_blade_that_was_out_of_reach_comes_back_empty",
                 dead_memory,

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use mind_common::{
-    addr::Va,
+    addr::{Region, Va},
     id::{BladeId, BladeSet, DomainId},
 };
 use mind_dataplane::Switch;

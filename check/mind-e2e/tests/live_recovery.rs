@@ -155,7 +155,7 @@ fn changes(bed: &Bed) -> Result<()> {
     let status = bed.status()?;
     let more = status.slots_used.saturating_sub(slots);
     ensure!(
-        more <= PAGES as u64 / 4,
+        u64::from(more) <= PAGES as u64 / 4,
         "slots are not given back: {more} are used for {PAGES} pages"
     );
     ensure!(losses_of(&status).is_empty(), "nothing is lost: {status:?}");

@@ -256,7 +256,7 @@ fn what_is_taken_out_leaves_nothing_behind(world: &mut World) {
         world.bed.switch.directory().blocks().expect("listed").len(),
     );
     with_slots(world, 20);
-    let at = |number: u64| Va(BLOCKLESS.0 + (number % 3 << 18) + (number / 3 << 14));
+    let at = |number: u64| Va(BLOCKLESS.0 + ((number % 3) << 18) + ((number / 3) << 14));
     for number in 0..20 {
         world.send(0, &read(0, at(number))).met(Verdict::Fetch);
     }
