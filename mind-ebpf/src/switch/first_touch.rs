@@ -114,7 +114,8 @@ fn insert(va: Va, slot: u32) -> Insertion {
         // SAFETY: see above.
         return swapped(unsafe { atomics::swap(at, head.raw(), one.raw()) });
     }
-    if head.is_closed() {
+    // It may be the only one of its block since another packet touched it.
+    if head.is_closed() || head.slot_at(va) != 0 {
         return Insertion::Changed;
     }
     // A second region: a table takes the place of the first one.
