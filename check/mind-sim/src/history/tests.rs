@@ -69,8 +69,8 @@ fn it_is_what_happened_to_the_page_and_where() {
     });
     let (value, first) = (value.unwrap(), "[0, 0, 0, 0]");
     let then = format!("[0, {value}, 0, 0]");
-    let asked = "INVALIDATE 4K slot 1 e2 for c1 to Shared, forward";
-    let forward = format!("FORWARD 4K slot 1 e2 for c1 v1 {then}");
+    let asked = "INVALIDATE 16K slot 1 e2 for c1 to Shared, forward";
+    let forward = format!("FORWARD 16K slot 1 e2 for c1 v1 {then}");
     let number = |start: &str| {
         let line = sent.iter().find(|line| line.starts_with(start));
         let number = line.and_then(|line| line[start.len()..].split(' ').next());
@@ -80,11 +80,10 @@ fn it_is_what_happened_to_the_page_and_where() {
     // The other page was asked for and written back in between.
     let write = acquire.parse::<u32>().unwrap() + 3;
     let expected = [
-        "s 4K: Free {} e0 ⇒ Invalid {} e1".to_owned(),
         "c0 t0 faults to write".to_owned(),
         format!("c0 → #{acquire} ACQUIRE"),
         format!("s c0: #{acquire} ACQUIRE: fetch"),
-        "s 4K: Invalid {} e1 ⇒ Modified {0} e1".to_owned(),
+        "s 16K: Free {} e0 ⇒ Modified {0} e1".to_owned(),
         format!("s → m0: #{acquire} READ"),
         format!("m0 #{acquire} READ"),
         format!("m0 → #{acquire} PAGE v0 {first}"),
@@ -96,7 +95,7 @@ fn it_is_what_happened_to_the_page_and_where() {
         "c1 t1 faults to read".to_owned(),
         format!("c1 → #{read} READ"),
         format!("s c1: #{read} READ: invalidate"),
-        "s 4K: Modified {0} e1 ⇒ ModifiedToShared {0} e2 for c1".to_owned(),
+        "s 16K: Modified {0} e1 ⇒ ModifiedToShared {0} e2 for c1".to_owned(),
         format!("s → c0: #{read} {asked}"),
         format!("c0 #{read} {asked}"),
         "c0 protects".to_owned(),

@@ -4,7 +4,7 @@
 mod script;
 
 use mind_common::{
-    directory::{Prior, State, Target, Want, Word},
+    directory::{Prior, State, Target, Want, Word, index::UNIT_ORDER},
     id::BladeSet,
     serial::Version,
 };
@@ -20,9 +20,12 @@ use crate::{
     trigger::{Effect, PacketKind, Trigger},
 };
 
-/// The domain of the memory, and its only area.
+/// The domain of the memory, and its only area, which is one region until it is split.
 const DOMAIN: usize = 0;
 const AREA: usize = 0;
+
+/// The first page of each half of the area.
+const HALVES: [u64; 2] = [0, 1 << (UNIT_ORDER - 1)];
 
 /// A microsecond, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
@@ -159,7 +162,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         }],
         areas: vec![Area {
             domain: DOMAIN,
-            order: 1,
+            order: UNIT_ORDER,
             is_writable: true,
             is_mapped: true,
             is_named: false,

@@ -427,6 +427,8 @@ impl<'a> World<'a> {
         if self.switch.tells_of_shortage() {
             self.tell_controller(Input::Short);
         }
+        // A region that was just touched first had no slot before, which is as if it were free.
+        let before = before.or_else(|| Some((self.word_of(&packet)?.0, Word::default())));
         if let Some((slot, before)) = before {
             self.changed(slot, before);
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use mind_machines::Node;
 
-use super::{AREA, LEAVERS, MICROSECOND};
+use super::{AREA, HALVES, LEAVERS, MICROSECOND};
 use crate::plan::{
     Change, DRAWN_WORDS, Disturbance, MILLISECOND, Mapping, Op, Place, Program, blade,
 };
@@ -39,6 +39,16 @@ impl Script {
         self.programs[thread]
             .ops
             .extend([Op::Until(at), Op::Store(place)]);
+    }
+
+    /// The pages that halves begin with, either first.
+    fn halves_in_some_order(&mut self) -> [u64; 2] {
+        let [lower, upper] = HALVES;
+        if self.random.bool() {
+            [lower, upper]
+        } else {
+            [upper, lower]
+        }
     }
 
     /// The disturbance happens between these two times.
@@ -133,14 +143,14 @@ impl Script {
 
     pub(super) fn moves(&mut self, at: u64, round: u64) {
         let us = |after: u64| at + after * MICROSECOND;
-        let written = self.random.u64(0..2);
+        let [written, other] = self.halves_in_some_order();
         self.store(0, written, us(0));
         let change = [Change::Split, Change::Merge][(round % 2) as usize];
         let change = Disturbance::Change(change, AREA, 0);
         self.disturbances.push((us(200), change));
         let then = us(self.random.u64(250..800));
         if self.random.bool() {
-            self.store(0, 1 - written, then);
+            self.store(0, other, then);
         } else {
             let sync = Op::Sync(AREA);
             self.programs[0].ops.extend([Op::Until(then), sync]);
@@ -162,7 +172,7 @@ impl Script {
         let before = [0, 300, 600].into_iter();
         let after = (0..6).map(|turn| 3_000 + 300 * turn);
         for (turn, after) in before.chain(after).enumerate() {
-            self.store((first + turn) % 2, 1, us(after));
+            self.store((first + turn) % 2, HALVES[1], us(after));
         }
     }
 
@@ -208,17 +218,19 @@ impl Script {
         let us = |after: u64| at + after * MICROSECOND;
         let [split, merge] =
             [Change::Split, Change::Merge].map(|change| Disturbance::Change(change, AREA, 0));
-        self.disturbances.push((us(0), split));
-        let written = self.random.u64(0..2);
+        // A region that no page was touched of has nothing to split.
+        self.load(2, 0, us(0));
+        self.disturbances.push((us(500), split));
+        let [written, read] = self.halves_in_some_order();
         self.store(0, written, us(1_500));
-        self.load(1, 1 - written, us(1_500));
-        self.load(2, 1 - written, us(1_500));
+        self.load(1, read, us(1_500));
+        self.load(2, read, us(1_500));
         // The controller waits for the blade until it notices the crash.
         self.disturbances.push((us(2_500), merge));
         let noticed = self.random.u64(50 * MICROSECOND..1_000 * MICROSECOND);
         self.crash(0, us(2_300)..us(2_500), noticed);
-        self.store(1, 1 - written, us(3_500));
-        self.store(2, 1 - written, us(3_500));
+        self.store(1, read, us(3_500));
+        self.store(2, read, us(3_500));
         self.crash(1, us(4_500)..us(6_000), 0);
         self.begin_anew(us(8_000));
     }
