@@ -24,6 +24,13 @@ impl Controller {
         if let Some(output) = self.poll(now) {
             self.outbox.push_front(output);
         }
+        self.forget_uses();
+    }
+
+    /// Forgets which slots were looked at: it says which regions are taken back first, not what may happen to them.
+    fn forget_uses(&mut self) {
+        self.uses.clear();
+        self.hand = 1;
     }
 
     /// What [`poll`](Self::poll) will say, as far as that is known without more work.
@@ -48,11 +55,19 @@ impl Controller {
     }
 
     /// Shows every word that it remembers, and the word of every episode that it remembers alone; `visit` may change
-    /// episodes. Not words that slots are opened with: the episode of those is the slot's next one.
+    /// episodes. Not words that slots are opened with: the episode of those is the slot's next one. Forgets how often
+    /// slots were accessed, like [which were looked at](Self::prepare).
     pub fn visit_words(&mut self, visit: &mut impl FnMut(&mut Word)) {
         for operation in self.operations.values_mut() {
-            if let Some(Seen::Word(word)) = &mut operation.seen {
-                visit(word);
+            match &mut operation.seen {
+                Some(Seen::Word(word)) => visit(word),
+                Some(Seen::Uses { found, .. }) => {
+                    for used in found {
+                        visit(&mut used.word);
+                        used.accesses = 0;
+                    }
+                }
+                _ => {}
             }
             for task in &mut operation.tasks {
                 if let Task::Change(changing) = task {
@@ -82,9 +97,7 @@ impl Controller {
     /// given, what is to be recorded, what was lost, and the words of failures.
     pub fn normalize(&mut self) {
         self.books.forget_history();
-        // They say which slots are taken back first, of which there are few.
-        self.uses.clear();
-        self.hand = 1;
+        self.forget_uses();
         for operation in self.operations.values_mut() {
             operation.lost.clear();
             for (_, result) in &mut operation.heard {
