@@ -147,6 +147,20 @@ impl Maps {
         Ok(info.max_entries())
     }
 
+    /// How much kernel memory the map `name` takes, in bytes, as the kernel counts it (`bpf_map_memory_usage`).
+    #[cfg(feature = "harness")]
+    pub(crate) fn memory(&self, name: &'static str) -> Result<u64> {
+        use std::os::fd::{AsFd as _, AsRawFd as _};
+
+        let fd = self.data(name)?.fd().as_fd().as_raw_fd();
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields
+            .find(|(field, _)| *field == "memlock")
+            .and_then(|(_, bytes)| bytes.trim().parse().ok())
+            .ok_or(Error::Missing { name })
+    }
+
     /// The array `name` in memory.
     pub(crate) fn mapped<T: FromBytes + IntoBytes>(&self, name: &'static str) -> Result<Mapped<T>> {
         Mapped::new(name, self.data(name)?, self.capacity(name)? as usize)

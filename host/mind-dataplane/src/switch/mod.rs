@@ -187,6 +187,17 @@ impl Switch {
         &self.maps
     }
 
+    /// How much kernel memory the directory takes, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not say.
+    #[cfg(feature = "harness")]
+    pub fn directory_memory(&self) -> Result<u64> {
+        let maps = crate::directory::MAPS.iter();
+        maps.map(|name| self.maps.memory(name)).sum()
+    }
+
     /// The XDP program.
     pub(crate) fn xdp(&mut self) -> Result<&mut Xdp> {
         match &mut self.programs {

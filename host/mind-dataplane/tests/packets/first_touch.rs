@@ -1,14 +1,14 @@
 //! A page whose region has no slot: it gets one, unless none is left.
 
 use mind_common::{
-    addr::{Region, Va},
+    addr::{BLOCK_SHIFT, Region, Va, WINDOW_BASE},
     directory::{State, Word},
     id::BladeSet,
     refusal::Refusal,
     table::{FreeKind, Slot},
     verdict::Verdict,
 };
-use mind_dataplane::Directory;
+use mind_dataplane::{Directory, Switch, SwitchLimits};
 
 use crate::world::{
     BLOCKLESS, Expect as _, PAGE, SLOTLESS, World, acquire, blades, cases, compute, read, upgrade,
@@ -28,6 +28,7 @@ cases![
     the_controller_is_told_once_that_little_is_left,
     what_is_taken_out_leaves_nothing_behind,
     several_processors_open_one_slot_for_a_region,
+    a_slot_takes_at_most_160_bytes_and_a_block_a_small_entry,
 ];
 
 /// The first slot that no other case uses.
@@ -304,5 +305,42 @@ fn several_processors_open_one_slot_for_a_region(world: &mut World) {
         assert_eq!(slots.len(), REGIONS as usize);
         assert_eq!(directory.left(FreeKind::Slots), 2 * REGIONS as usize);
         clear(world, (0..REGIONS).map(|number| unit(at(number))));
+    }
+}
+
+/// Kernel memory of a directory, in bytes: without any region, and with one for each of its slots.
+fn memory_with(slots: u32, regions_per_block: u64) -> (u64, u64) {
+    let limits = SwitchLimits {
+        slots: slots + 1,
+        ..SwitchLimits::default()
+    };
+    let switch = Switch::load(&limits).expect("the kernel loads it");
+    let memory = || switch.directory_memory().expect("the kernel says it");
+    let empty = memory();
+    let directory = switch.open_directory().expect("its maps are there");
+    for slot in 1..=slots {
+        let number = u64::from(slot);
+        let (block, unit_in_block) = (number / regions_per_block, number % regions_per_block);
+        let va = WINDOW_BASE + (block << BLOCK_SHIFT) + (unit_in_block << 14);
+        let retired = directory.assign(unit(Va(va)), slot);
+        directory.give_retired(retired.expect("there is room"));
+    }
+    (empty, memory())
+}
+
+fn a_slot_takes_at_most_160_bytes_and_a_block_a_small_entry(_: &mut World) {
+    const SLOTS: u32 = 1 << 16;
+    /// Of the kernel's hash map, with key, value and what its allocator keeps beside it.
+    const ENTRY: u64 = 72;
+    for regions_per_block in [128, 16, 1] {
+        let (empty, full) = memory_with(SLOTS, regions_per_block);
+        let a_slot = full as f64 / f64::from(SLOTS);
+        println!("{a_slot:.1} bytes a slot where a block has {regions_per_block} regions");
+        let blocks = u64::from(SLOTS) / regions_per_block + 1;
+        assert!(
+            full - empty <= blocks * ENTRY,
+            "{empty} before, {full} then"
+        );
+        assert!(regions_per_block < 16 || a_slot <= 160.0, "{a_slot}");
     }
 }
