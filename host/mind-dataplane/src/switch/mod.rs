@@ -194,7 +194,7 @@ impl Switch {
     /// When the kernel does not say.
     #[cfg(feature = "harness")]
     pub fn directory_memory(&self) -> Result<u64> {
-        let maps = crate::directory::MAPS.iter();
+        let maps = directory::MAPS.iter();
         maps.map(|name| self.maps.memory(name)).sum()
     }
 
