@@ -23,16 +23,17 @@ fn main() -> ExitCode {
                 "what_a_killed_memory_blade_kept_is_lost_and_never_zeros",
                 killed_memory,
             ),
-            (
-                "a_dead_agent_ends_its_programs_and_not_the_others",
-                dead_agent,
-            ),
-            ("what_was_synced_outlives_its_blade", synced),
             ("a_cable_that_is_out_for_a_moment_loses_nothing", short_cut),
             (
                 "a_memory_blade_that_was_out_of_reach_comes_back_empty",
                 dead_memory,
             ),
+            // From here on blades are gone.
+            (
+                "a_dead_agent_ends_its_programs_and_not_the_others",
+                dead_agent,
+            ),
+            ("what_was_synced_outlives_its_blade", synced),
         ],
         || Bed::up(3, 1, (CACHE * 4096) as u64),
     )

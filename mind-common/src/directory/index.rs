@@ -275,11 +275,14 @@ impl UnitEntry {
 ///
 /// ```text
 /// bit  63..32               31..0
-///      changes, wrapping    the topmost one, 0 for none
+///      changes, wrapping    the topmost one, 0 for none, all ones for a closed list
 /// ```
 ///
 /// To take one: read the top, then the next number at the topmost, then swap; to give one back: write the top's number
 /// at it, then swap. Each swap counts up, so that one fails where others have taken and given back the same meanwhile.
+///
+/// A list can be [closed](Self::closed): then nothing is taken from it, and nothing that is given back gets into it. What
+/// was in it, and what is given back meanwhile, is for the controller to find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct FreeTop(u64);
@@ -297,10 +300,23 @@ impl FreeTop {
         self.0
     }
 
-    /// The topmost one; 0 for none.
+    /// The topmost one; 0 for none, and while the list is closed.
     #[inline(always)]
     pub const fn number(self) -> u32 {
-        self.0 as u32
+        if self.is_closed() { 0 } else { self.0 as u32 }
+    }
+
+    /// Whether the list is closed.
+    #[inline(always)]
+    pub const fn is_closed(self) -> bool {
+        self.0 as u32 == CLOSED
+    }
+
+    /// The next top, where the list is closed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn closed(self) -> Self {
+        self.with(CLOSED)
     }
 
     /// The next top, where `number` is the topmost.
@@ -348,6 +364,14 @@ mod tests {
         assert_ne!(first, again);
         let last = FreeTop::from_raw(u64::MAX);
         assert_eq!(last.with(1).raw(), 1);
+    }
+
+    #[test]
+    fn a_closed_list_has_no_topmost() {
+        let closed = FreeTop::default().with(4).closed();
+        assert!(closed.is_closed() && !closed.with(4).is_closed());
+        assert_eq!(closed.number(), 0);
+        assert_eq!(closed.with(4).number(), 4);
     }
 
     proptest! {

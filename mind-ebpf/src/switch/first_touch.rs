@@ -281,8 +281,8 @@ extern "C" fn mind_take(kind: u32) -> u32 {
     0
 }
 
-/// Gives one back to its list. If others change the list too often meanwhile, it is in no use until the controller looks
-/// for such.
+/// Gives one back to its list. If the list is closed, or others change it too often meanwhile, it is in no use until the
+/// controller looks for such.
 #[inline(always)]
 fn give(kind: FreeKind, number: u32) {
     mind_give(kind as u32, number);
@@ -297,6 +297,9 @@ extern "C" fn mind_give(kind: u32, number: u32) -> u32 {
     for _ in 0..MAX_TRIES {
         // SAFETY: the pointer is a lookup's; so below.
         let top = FreeTop::from_raw(unsafe { atomics::load(&raw const (*list).top) });
+        if top.is_closed() {
+            break;
+        }
         set_next(kind, number, top.number());
         // SAFETY: see above.
         if unsafe { atomics::swap(&raw mut (*list).top, top.raw(), top.with(number).raw()) } {

@@ -64,7 +64,7 @@ impl Directory {
 
     /// Gives one to the list, to which no packet can have a way any more: it was never in use, or is
     /// [retired](super::Retired) and the packets that found it have left the switch. Numbers that there are not are
-    /// ignored.
+    /// ignored, and nothing gets into a closed list.
     pub fn give(&self, kind: FreeKind, number: u32) {
         if number == 0 || number as usize >= self.capacity(kind) {
             return;
@@ -72,6 +72,9 @@ impl Directory {
         let top = self.top(kind);
         loop {
             let old = FreeTop::from_raw(top.load(Ordering::Acquire));
+            if old.is_closed() {
+                return;
+            }
             self.set_next_free(kind, number, old.number());
             if swap(top, old, old.with(number)) {
                 break;
@@ -86,6 +89,34 @@ impl Directory {
     /// Takes all that is in the list.
     pub fn drain(&self, kind: FreeKind) -> Vec<u32> {
         std::iter::from_fn(|| self.take(kind)).collect()
+    }
+
+    /// Closes the list: nothing can be taken from it, and what is given back does not get into it.
+    pub fn close(&self, kind: FreeKind) {
+        let top = self.top(kind);
+        loop {
+            let old = FreeTop::from_raw(top.load(Ordering::Acquire));
+            if old.is_closed() || swap(top, old, old.closed()) {
+                return;
+            }
+        }
+    }
+
+    /// Opens a closed list, with nothing in it; when the packets have left the switch that came before it was closed.
+    pub fn reopen_list(&self, kind: FreeKind) {
+        self.count_anew(kind);
+        let top = self.top(kind);
+        let old = FreeTop::from_raw(top.load(Ordering::Acquire));
+        if old.is_closed() {
+            top.store(old.with(0).raw(), Ordering::Release);
+        }
+    }
+
+    /// Counts an empty list as empty, while nothing is taken or given: a controller that was killed may have taken what
+    /// it did not count.
+    fn count_anew(&self, kind: FreeKind) {
+        let (given, taken) = self.counts(kind);
+        taken.store(given.load(Ordering::Acquire), Ordering::Release);
     }
 
     /// Fills the lists of a directory that is in no use.
@@ -109,6 +140,7 @@ impl Directory {
     pub(super) fn give_forgotten(&self, kind: FreeKind, used: impl IntoIterator<Item = u32>) {
         let mut known = vec![false; self.capacity(kind)];
         let listed = self.drain(kind);
+        self.count_anew(kind);
         for number in used {
             if let Some(known) = known.get_mut(number as usize) {
                 *known = true;

@@ -23,6 +23,7 @@ cases![
     an_upgrade_opens_nothing,
     what_is_denied_opens_nothing,
     without_a_slot_the_request_is_to_come_again,
+    a_closed_list_gives_and_takes_nothing,
     without_a_table_the_slot_goes_back,
     a_block_that_is_closed_is_to_be_asked_again,
     the_controller_is_told_once_that_little_is_left,
@@ -197,6 +198,25 @@ fn without_a_slot_the_request_is_to_come_again(world: &mut World) {
         let run = world.send(0, &read(0, page));
         run.met(Verdict::NoSlot).refused(compute(0), Refusal::Busy);
     }
+}
+
+fn a_closed_list_gives_and_takes_nothing(world: &mut World) {
+    with_slots(world, 2);
+    let directory = world.bed.switch.directory();
+    directory.close(FreeKind::Slots);
+    directory.give(FreeKind::Slots, FIRST + 2);
+    assert_eq!(directory.take(FreeKind::Slots), None);
+    world.send(0, &read(0, SLOTLESS)).met(Verdict::NoSlot);
+    let directory = world.bed.switch.directory();
+    assert_eq!(slot_of(directory, SLOTLESS), 0);
+    directory.reopen_list(FreeKind::Slots);
+    assert_eq!(directory.left(FreeKind::Slots), 0);
+    directory.give(FreeKind::Slots, FIRST);
+    assert_eq!(directory.left(FreeKind::Slots), 1);
+    world.send(0, &read(0, SLOTLESS)).met(Verdict::Fetch);
+    let directory = world.bed.switch.directory();
+    assert_eq!(slot_of(directory, SLOTLESS), FIRST);
+    clear(world, [unit(SLOTLESS)]);
 }
 
 fn without_a_table_the_slot_goes_back(world: &mut World) {

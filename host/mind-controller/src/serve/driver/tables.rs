@@ -112,10 +112,11 @@ impl Tables {
                 Seen::Done(Ok(()))
             }
             Act::StopOpening => {
-                self.switch.directory().drain(FreeKind::Slots);
+                self.switch.directory().close(FreeKind::Slots);
                 Seen::Done(Ok(()))
             }
             Act::StartOpening => {
+                self.switch.directory().reopen_list(FreeKind::Slots);
                 self.retire_free_slots();
                 Seen::Done(Ok(()))
             }
