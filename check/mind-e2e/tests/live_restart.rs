@@ -1,10 +1,10 @@
 //! The controller is killed and starts again: programs are not affected, and a request is carried out or has no effect.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mind_api::{message::RegionChange, operator::BladeStatus};
-use mind_e2e::{Bed, Domain, Load, Program, bed::Watched, scaled, suite};
+use mind_e2e::{Bed, Domain, Load, Program, bed::Watched, patience, scaled, suite};
 use rustix::process::Signal;
 
 /// Pages that a blade may cache.
@@ -239,10 +239,12 @@ fn regions(bed: &Bed) -> Result<()> {
                 domain.run("c2", &format!("{area} fill"))
             },
             |watched| {
+                let deadline = Instant::now() + patience();
                 loop {
                     let asked = bed.operator().and_then(|it| it.change_region(base, change));
                     match asked {
                         Ok(_) => return Ok(()),
+                        Err(error) if Instant::now() > deadline => return Err(error),
                         Err(_) => watched.look()?,
                     }
                 }

@@ -174,7 +174,7 @@ pub enum Act {
     },
     /// From here on packets find no slot to open for a region that they touch first. [`Seen::Done`].
     StopOpening,
-    /// All free slots may be opened by packets again. [`Seen::Done`].
+    /// All free slots, none of which a packet knows, may be opened by packets again. [`Seen::Done`].
     StartOpening,
     /// Say again that little is left when a region is touched first the next time, if it still is. [`Seen::Done`].
     TellAgain,

@@ -49,6 +49,11 @@ pub(super) enum TakingOver {
     ReadingSlots(u32, Vec<FoundSlot>),
     /// It repairs what was half done in the directory: locked words that stay, and what is to be done.
     Repairing(Vec<Entry>, VecDeque<Act>),
+    /// It waits for packets to leave the switch that may have found a slot which is free now; packets may open slots
+    /// then.
+    Opening(Vec<Entry>),
+    /// They may.
+    Opened(Vec<Entry>),
     /// It waits for blades to be fenced and regions to be reset.
     Settling,
 }
@@ -251,6 +256,18 @@ impl Controller {
                     let task = Task::TakeOver(TakingOver::Repairing(locked, acts));
                     return self.act(id, operation, act, task);
                 }
+                operation
+                    .tasks
+                    .push(Task::TakeOver(TakingOver::Opening(locked)));
+                self.wait_for_packets(id, operation);
+            }
+            TakingOver::Opening(locked) => {
+                operation.seen = None;
+                let next = Task::TakeOver(TakingOver::Opened(locked));
+                self.act(id, operation, Act::StartOpening, next);
+            }
+            TakingOver::Opened(locked) => {
+                operation.seen = None;
                 self.settle(now, operation, locked);
             }
             TakingOver::Settling => {
@@ -279,10 +296,7 @@ impl Controller {
             old: *word,
             new: word.settled(State::Free, BladeSet::EMPTY),
         });
-        let acts = cover
-            .chain([Act::Reindex { regions }])
-            .chain(free)
-            .chain([Act::StartOpening]);
+        let acts = cover.chain([Act::Reindex { regions }]).chain(free);
         TakingOver::Repairing(repair.locked, acts.collect())
     }
 

@@ -22,7 +22,6 @@ use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Region, Va},
     directory::{Prior, State, Word},
     id::BladeSet,
-    table::FreeKind,
 };
 use mind_dataplane::{Switch, attach};
 use mind_machines::controller::{
@@ -35,7 +34,7 @@ use mind_machines::controller::{
 };
 use tokio::time::timeout;
 
-use super::{super::fdb::Bridge, Driver, Message, part::Part, tables};
+use super::{super::fdb::Bridge, Driver, Message, packets::Waiting, part::Part, tables};
 
 /// Checks that may go on at a time: each has a copy of the books.
 pub(super) const CHECKS: usize = 4;
@@ -80,7 +79,7 @@ impl Driver {
         };
         let copy = Copy {
             books: self.controller.books().clone(),
-            retired: self.packets.slots(),
+            waiting: self.packets.waiting().clone(),
             address: self.address,
             bridge: Arc::clone(&self.bridge),
             pins: self.pins.clone(),
@@ -178,8 +177,7 @@ impl Driver {
 /// What the controller knows, at a moment.
 struct Copy {
     books: Books,
-    /// Slots that were taken out and cannot be used yet.
-    retired: usize,
+    waiting: Waiting,
     address: Ipv4Addr,
     bridge: Arc<Bridge>,
     pins: PathBuf,
@@ -364,7 +362,7 @@ impl Audit {
         self.compare(
             "free slots",
             "the number of free slots",
-            (directory.left(FreeKind::Slots) + copy.retired, free),
+            (copy.waiting.free_slots(directory), free),
             usize::to_string,
             RELOAD,
         );

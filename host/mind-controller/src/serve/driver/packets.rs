@@ -2,13 +2,10 @@
 //! directory can be used again then, and operations that wait for it go on. Another one waits for the switch's program to
 //! tell that little is left.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-    mpsc,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use anyhow::{Context as _, Result};
+use mind_common::table::FreeKind;
 use mind_dataplane::{Directory, Retired, Shortages, wait_for_packets};
 use mind_machines::controller::OperationId;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -25,8 +22,23 @@ struct Wait {
 /// How to reach the thread.
 pub(super) struct Packets {
     waits: mpsc::Sender<Wait>,
-    /// Slots that were taken out and cannot be used yet.
-    slots: Arc<AtomicUsize>,
+    waiting: Waiting,
+}
+
+/// How many slots were taken out and cannot be used yet.
+#[derive(Clone, Default)]
+pub(super) struct Waiting(Arc<Mutex<usize>>);
+
+impl Waiting {
+    /// Slots in no use: those in the directory's list, and those that will be.
+    pub(super) fn free_slots(&self, directory: &Directory) -> usize {
+        let waiting = self.count();
+        directory.left(FreeKind::Slots) + *waiting
+    }
+
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Packets {
@@ -38,13 +50,13 @@ impl Packets {
     pub(super) fn start(directory: Directory, driver: WeakSender<Message>) -> Result<Self> {
         wait_for_packets()?;
         let (waits, received) = mpsc::channel();
-        let slots = Arc::new(AtomicUsize::new(0));
-        let left = Arc::clone(&slots);
+        let waiting = Waiting::default();
+        let count = waiting.clone();
         std::thread::Builder::new()
             .name("packets".into())
-            .spawn(move || run(&directory, &received, &driver, &left))
+            .spawn(move || run(&directory, &received, &driver, &count))
             .context("cannot start the thread that waits for packets")?;
-        Ok(Self { waits, slots })
+        Ok(Self { waits, waiting })
     }
 
     /// What was taken out of the directory is used again when packets have left that are in the switch; the operation is
@@ -53,14 +65,14 @@ impl Packets {
         if retired.is_empty() && operation.is_none() {
             return;
         }
-        self.slots.fetch_add(retired.slots(), Ordering::AcqRel);
+        *self.waiting.count() += retired.slots();
         // The thread has ended only if it panicked, which is told.
         let _ = self.waits.send(Wait { retired, operation });
     }
 
-    /// Slots that were taken out and cannot be used yet.
-    pub(super) fn slots(&self) -> usize {
-        self.slots.load(Ordering::Acquire)
+    /// How many slots cannot be used yet.
+    pub(super) fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 }
 
@@ -68,7 +80,7 @@ fn run(
     directory: &Directory,
     received: &mpsc::Receiver<Wait>,
     driver: &WeakSender<Message>,
-    left: &AtomicUsize,
+    waiting: &Waiting,
 ) {
     while let Ok(first) = received.recv() {
         let mut waits = vec![first];
@@ -79,9 +91,12 @@ fn run(
             return;
         }
         for Wait { retired, operation } in waits {
-            let slots = retired.slots();
-            directory.give_retired(retired);
-            left.fetch_sub(slots, Ordering::AcqRel);
+            {
+                // Who looks at both finds each slot in one place.
+                let mut waiting = waiting.count();
+                *waiting -= retired.slots();
+                directory.give_retired(retired);
+            }
             let Some(operation) = operation else {
                 continue;
             };

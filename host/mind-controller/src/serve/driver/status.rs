@@ -11,7 +11,6 @@ use mind_common::{
     addr::{PAGE_SIZE, Va, WINDOW_BASE, WINDOW_SIZE},
     directory::Prior,
     id::{BladeId, MAX_BLADES},
-    table::FreeKind,
 };
 use mind_dataplane::SlotHandle;
 use mind_machines::controller::{
@@ -28,8 +27,9 @@ impl Driver {
     /// The system at a glance.
     pub(super) fn summary(&self) -> Summary {
         let slots = self.tables.slots().saturating_sub(1);
-        let left = self.tables.switch().directory().left(FreeKind::Slots);
-        let used = slots.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX));
+        let directory = self.tables.switch().directory();
+        let free = self.packets.waiting().free_slots(directory);
+        let used = slots.saturating_sub(u32::try_from(free).unwrap_or(u32::MAX));
         let awaited = self.controller.awaited();
         Summary {
             slots_used: match self.controller.is_serving() {

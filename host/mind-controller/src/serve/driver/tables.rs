@@ -116,8 +116,7 @@ impl Tables {
                 Seen::Done(Ok(()))
             }
             Act::StartOpening => {
-                self.switch.directory().reopen_list(FreeKind::Slots);
-                self.retire_free_slots();
+                self.give_free_slots();
                 Seen::Done(Ok(()))
             }
             Act::TellAgain => {
@@ -275,12 +274,14 @@ impl Tables {
         }
     }
 
-    /// All slots that are free can be used when the packets have left the switch that may have found them.
-    fn retire_free_slots(&mut self) {
-        for number in 1..self.slots() {
+    /// Packets can open all slots that are free, the lowest first.
+    fn give_free_slots(&self) {
+        let directory = self.switch.directory();
+        directory.reopen_list(FreeKind::Slots);
+        for number in (1..self.slots()).rev() {
             let word = self.slot(number).map(|slot| slot.word());
             if word.is_some_and(|word| word.state() == State::Free) {
-                self.retired.push_slot(number);
+                directory.give(FreeKind::Slots, number);
             }
         }
     }
