@@ -203,15 +203,31 @@ impl Bed {
     /// As of [`restart`](Self::restart).
     pub fn watch(&self, name: &str, runs: Vec<String>) -> Result<Watched<'_>> {
         let mut runs = runs.into_iter();
-        let first: Vec<_> = runs.next().into_iter().collect();
-        let handle = opened(name, self.restart(name, &first)?)?;
+        let (handle, deaths) = self.run_next(name, &mut runs)?;
         Ok(Watched {
             bed: self,
             name: name.to_owned(),
             runs,
             handle,
-            deaths: 0,
+            deaths,
         })
+    }
+
+    /// Starts a daemon with the next argument, and with the one after it if it is ready and has died at once. The daemon,
+    /// and how many have died.
+    fn run_next(
+        &self,
+        name: &str,
+        runs: &mut std::vec::IntoIter<String>,
+    ) -> Result<(OwnedFd, u32)> {
+        for deaths in 0.. {
+            let arguments: Vec<_> = runs.next().into_iter().collect();
+            let opened = opened(name, self.restart(name, &arguments)?);
+            if opened.is_ok() || arguments.is_empty() {
+                return Ok((opened?, deaths));
+            }
+        }
+        unreachable!("there is an end of arguments")
     }
 
     /// Sends a daemon a signal.
@@ -286,9 +302,9 @@ impl Watched<'_> {
         if rustix::event::poll(&mut end, Some(&MOMENT))? == 0 {
             return Ok(());
         }
-        self.deaths += 1;
-        let next: Vec<_> = self.runs.next().into_iter().collect();
-        self.handle = opened(&self.name, self.bed.restart(&self.name, &next)?)?;
+        let (handle, deaths) = self.bed.run_next(&self.name, &mut self.runs)?;
+        self.handle = handle;
+        self.deaths += 1 + deaths;
         Ok(())
     }
 
