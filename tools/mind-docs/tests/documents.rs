@@ -104,7 +104,7 @@ fn limits_in_the_readme_are_those_of_the_code() {
         ),
         (format!("| {} KiB; ", addr::PAGE_SIZE >> 10), "`PAGE_SIZE`"),
         (
-            format!(" {} KiB when mapped", kib(addr::INITIAL_REGION_ORDER)),
+            format!(" {} KiB at first", kib(addr::INITIAL_REGION_ORDER)),
             "`INITIAL_REGION_ORDER`",
         ),
         (
