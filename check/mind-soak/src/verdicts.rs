@@ -155,6 +155,7 @@ mod tests {
         let expected = [
             "handed-over",
             "copy-failed",
+            "no-slot",
             "moved",
             "contended",
             "no-origin",
