@@ -74,7 +74,6 @@ mutants! {
     AnsweredBeforeRecord: "a request is answered before what it changed is recorded",
     CarriedOutTwice: "a request that is made again is carried out again",
     DepartureNotRecorded: "that a blade is fenced is not recorded",
-    StraySlotsTrusted: "a controller that takes over believes slots of which no vma is recorded",
     DepartureNotResumed: "a controller that takes over does not finish the departure of a blade",
     ReclaimedInUse: "a region does without its slot though blades have it",
     OpenedWhileRepaired: "packets open slots while a controller that takes over reads them",

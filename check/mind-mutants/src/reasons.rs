@@ -53,7 +53,6 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
         ),
         Mutant::AnsweredBeforeRecord
         | Mutant::DepartureNotRecorded
-        | Mutant::StraySlotsTrusted
         | Mutant::DepartureNotResumed
         | Mutant::ClosingNotResumed => (
             Finder::Simulator,

@@ -865,6 +865,19 @@ fn a_vma_is_recorded_before_a_blade_can_have_copies_of_it() {
 }
 
 #[test]
+fn a_region_whose_vma_is_in_no_record_has_no_slot_after_a_takeover() {
+    let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
+    assert_eq!(world.request(0, Want::Read, va), Verdict::Fetch);
+    assert!(world.switch.tables().slot(va).is_some());
+    // As where the records are those of a day before.
+    assert!(world.records.remove(&Key::Vma(va.0)).is_some());
+    world.die();
+    world.run();
+    assert_eq!(world.switch.tables().slot(va), None);
+    world.check();
+}
+
+#[test]
 fn protection_is_answered_once_blades_have_fetched_anew_whenever_the_controller_dies() {
     for acts in 0.. {
         let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
