@@ -362,7 +362,7 @@ pub type PageGroup = [u32; PAGES_PER_UNIT];
 plain! {
     /// A list of slots, heads or tables that are in no use.
     pub struct FreeList {
-        /// A [`FreeTop`](crate::directory::index::FreeTop).
+        /// A [`FreeTop`](crate::directory::index::free::FreeTop).
         pub top: u64,
         /// How many were taken from it so far. Wraps.
         pub taken: u64,
@@ -392,6 +392,18 @@ pub enum FreeKind {
 impl FreeKind {
     /// All of them, in their order.
     pub const ALL: [Self; 4] = [Self::Slots, Self::Heads, Self::Tables, Self::Groups];
+
+    /// The one that is stored as `raw`.
+    #[inline(always)]
+    pub const fn from_raw(raw: u32) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Slots,
+            1 => Self::Heads,
+            2 => Self::Tables,
+            3 => Self::Groups,
+            _ => return None,
+        })
+    }
 }
 
 plain! {

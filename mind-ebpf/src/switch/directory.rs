@@ -9,7 +9,10 @@ use mind_common::{
     directory::{
         Answer, AnswerVerdict, Invalidations, Origin, Queue, Request, RequestVerdict, Transition,
         Word, admit,
-        index::{self, Head, UnitEntry},
+        index::{
+            Head,
+            opening::{self, Entries, Finding},
+        },
         machine::on_answer,
     },
     id::DomainId,
@@ -29,47 +32,57 @@ use crate::{atomics, maps, trace};
 pub struct SlotRef(*mut Slot);
 
 /// What the page at `va` finds in the [index](mind_common::directory::index): its slot's number, 0 for none, or
-/// [`CLOSED`](index::CLOSED).
+/// [`CLOSED`](mind_common::directory::index::CLOSED).
 ///
 /// Apart from the slot, and not optional: a number beside the pointer in one `Option` is compiled
 /// to a register that nothing was written to where there is none, which the verifier refuses.
 #[inline(always)]
 pub fn number(va: Va) -> u32 {
-    let Some(at) = head_of(va) else {
-        return 0;
-    };
-    // SAFETY: the pointer is a lookup's.
-    let head = Head::from_raw(unsafe { atomics::load(at) });
-    // The entry may have become another block's since it was found (`htab_map_update_elem` uses entries again at once).
-    if !head.is_of(va) {
-        return 0;
-    }
-    if !head.is_table() {
-        return head.slot_at(va);
-    }
-    let Some(table) = maps::TABLES.get_ptr(head.number()) else {
-        return 0;
-    };
-    // SAFETY: the pointer is a lookup's, and a unit's place in its block is below their number.
-    let entry = UnitEntry::from_raw(unsafe {
-        atomics::load((&raw const (*table)[0]).add(index::unit_in_block(va)))
-    });
-    if !entry.is_group() {
-        return entry.number();
-    }
-    let Some(group) = maps::GROUPS.get_ptr(entry.number()) else {
-        return 0;
-    };
-    // SAFETY: likewise, a page's place in its unit.
-    unsafe { atomics::load((&raw const (*group)[0]).add(index::page_in_unit(va))) }
+    opening::find(&Index, va)
 }
 
-/// The head of the block that `va` is in, or [that of another one](Head::is_of).
-#[inline(always)]
-pub fn head_of(va: Va) -> Option<*mut u64> {
-    // SAFETY: the value is one aligned word, which is replaced at once if at all.
-    let number = unsafe { maps::BLOCKS.get(va.block()) }?;
-    maps::HEADS.get_ptr_mut(*number)
+/// The directory's index, in the program's maps.
+pub struct Index;
+
+impl Entries for Index {
+    type EntryAt = *mut u32;
+
+    #[inline(always)]
+    fn unit_at(&self, table: u32, unit: usize) -> Option<*mut u32> {
+        let table = maps::TABLES.get_ptr_mut(table)?;
+        // SAFETY: the pointer is a lookup's, and a unit's place in its block is below their number.
+        Some(unsafe { (&raw mut (*table)[0]).add(unit) })
+    }
+
+    #[inline(always)]
+    fn page_at(&self, group: u32, page: usize) -> Option<*mut u32> {
+        let group = maps::GROUPS.get_ptr_mut(group)?;
+        // SAFETY: likewise, a page's place in its unit.
+        Some(unsafe { (&raw mut (*group)[0]).add(page) })
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: *mut u32) -> u32 {
+        // SAFETY: the pointer is a lookup's.
+        unsafe { atomics::load(at) }
+    }
+}
+
+impl Finding for Index {
+    type HeadAt = *mut u64;
+
+    #[inline(always)]
+    fn head_of(&self, va: Va) -> Option<*mut u64> {
+        // SAFETY: the value is one aligned word, which is replaced at once if at all.
+        let number = unsafe { maps::BLOCKS.get(va.block()) }?;
+        maps::HEADS.get_ptr_mut(*number)
+    }
+
+    #[inline(always)]
+    fn head(&self, at: *mut u64) -> Head {
+        // SAFETY: the pointer is a lookup's.
+        Head::from_raw(unsafe { atomics::load(at) })
+    }
 }
 
 /// The slot of that number.

@@ -1,30 +1,29 @@
-//! A region's first touch: it gets a slot, which the [index](mind_common::directory::index) leads to from then on.
+//! A region's first touch: it gets a slot, as [`opening`] says, here in the program's maps.
 //!
-//! Packets on other processors may touch the same region or block first at the same time, and the controller may take
-//! other regions out: every change is one compare-and-swap. A slot is filled in before anything leads to it; where
-//! another packet was faster, it goes back to the list, and the other packet's counts.
-//!
-//! All of this is a subprogram that the verifier checks by itself: few packets come here.
+//! All of this is in subprograms that the verifier checks by themselves: few packets come here.
 
 use mind_common::{
     addr::{Region, Va},
     directory::{
         Origin, State, Word,
-        index::{self, CLOSED, FreeTop, Head, UNIT_ORDER, UNITS_PER_BLOCK, UnitEntry},
+        index::{
+            Head, UNITS_PER_BLOCK,
+            free::{self, FreeTop, Given, Lists, Taken},
+            opening::{self, Changing},
+        },
     },
     id::BladeSet,
     serial::Seq,
     table::{FreeKind, FreeList, MAX_TRIES, Slot},
 };
 
-use super::directory;
+use super::directory::Index;
 use crate::{atomics, maps};
 
 /// `BPF_NOEXIST` of `bpf_map_update_elem`: only where there is no entry.
 const NO_EXIST: u64 = 1;
 
-/// Gives the region of the page at `va` a slot, unless it has one meanwhile. The slot's number; 0 if none is left,
-/// [`CLOSED`] if that cannot be said just now.
+/// Gives the region of the page at `va` a slot: see [`opening::open`].
 #[inline(always)]
 pub fn open(va: Va) -> u32 {
     mind_open_slot(va.0)
@@ -33,138 +32,71 @@ pub fn open(va: Va) -> u32 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn mind_open_slot(va: u64) -> u32 {
-    let va = Va(va);
-    let slot = take(FreeKind::Slots);
-    if slot == 0 {
-        return 0;
-    }
-    for _ in 0..MAX_TRIES {
-        match insert(va, slot) {
-            Insertion::Done => return slot,
-            Insertion::Full => {
-                give_back(slot);
-                return 0;
-            }
-            Insertion::Changed => {}
-        }
-        let found = directory::number(va);
-        if found != 0 {
-            give_back(slot);
-            return found;
-        }
-    }
-    give_back(slot);
-    CLOSED
+    opening::open(&Index, Va(va))
 }
 
-/// What came of an attempt.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Insertion {
-    /// The page finds the slot.
-    Done,
-    /// Something was changed meanwhile.
-    Changed,
-    /// No head or table is left.
-    Full,
-}
+impl Changing for Index {
+    #[inline(always)]
+    fn swap_head(&self, at: *mut u64, old: Head, new: Head) -> bool {
+        // SAFETY: the pointer is a lookup's.
+        unsafe { atomics::swap(at, old.raw(), new.raw()) }
+    }
 
-/// Makes the region of the page find the slot.
-#[inline(always)]
-fn insert(va: Va, slot: u32) -> Insertion {
-    let unit = index::unit_in_block(va);
-    let Some(at) = directory::head_of(va) else {
-        prepare(slot, va, UNIT_ORDER);
-        return insert_block(va, slot);
-    };
-    // SAFETY: the pointer is a lookup's; so below.
-    let head = Head::from_raw(unsafe { atomics::load(at) });
-    if !head.is_of(va) {
-        return Insertion::Changed;
+    #[inline(always)]
+    fn fill_entry(&self, at: *mut u32, slot: u32) -> bool {
+        // SAFETY: the pointer is a lookup's, and the place below the length of what it leads to.
+        unsafe { atomics::swap(at, 0, slot) }
     }
-    if head.is_table() {
-        let Some(table) = maps::TABLES.get_ptr_mut(head.number()) else {
-            return Insertion::Changed;
+
+    #[inline(always)]
+    fn insert_head(&self, number: u32, va: Va, head: Head) -> bool {
+        let Some(at) = maps::HEADS.get_ptr_mut(number) else {
+            return false;
         };
-        // SAFETY: a unit's place in its block is below their number.
-        let at = unsafe { (&raw mut (*table)[0]).add(unit) };
-        // SAFETY: see above.
-        let entry = UnitEntry::from_raw(unsafe { atomics::load(at) });
-        if !entry.is_group() {
-            prepare(slot, va, UNIT_ORDER);
-            // SAFETY: see above.
-            return swapped(unsafe { atomics::swap(at, 0, slot) });
-        }
-        let Some(group) = maps::GROUPS.get_ptr_mut(entry.number()) else {
-            return Insertion::Changed;
-        };
-        // Regions of this unit are smaller, and where there is none, only a page is sure to be in no other.
-        prepare(slot, va, 0);
-        // SAFETY: a page's place in its unit is below their number.
-        return swapped(unsafe {
-            let at = (&raw mut (*group)[0]).add(index::page_in_unit(va));
-            atomics::swap(at, 0, slot)
-        });
+        // SAFETY: the pointer is a lookup's; nothing leads to it yet.
+        unsafe { at.write_volatile(head.raw()) };
+        maps::BLOCKS.insert(va.block(), number, NO_EXIST).is_ok()
     }
-    prepare(slot, va, UNIT_ORDER);
-    if head.is_empty() {
-        let Some(region) = Region::containing(va, UNIT_ORDER) else {
-            return Insertion::Changed;
-        };
-        let one = Head::one(slot, region);
-        // SAFETY: see above.
-        return swapped(unsafe { atomics::swap(at, head.raw(), one.raw()) });
+
+    #[inline(always)]
+    fn fill_table(&self, table: u32, head: Head, unit: usize, slot: u32) {
+        mind_fill_table(table, head.raw(), head.number());
+        put(table, unit, slot);
     }
-    // It may be the only one of its block since another packet touched it.
-    if head.is_closed() || head.slot_at(va) != 0 {
-        return Insertion::Changed;
-    }
-    // A second region: a table takes the place of the first one.
-    let table = take(FreeKind::Tables);
-    if table == 0 {
-        return Insertion::Full;
-    }
-    mind_fill_table(table, head.raw(), head.number());
-    put(table, unit, slot);
-    let new = Head::table(table, va);
-    // SAFETY: see above.
-    let is_in_place = unsafe { atomics::swap(at, head.raw(), new.raw()) };
-    if !is_in_place {
+
+    #[inline(always)]
+    fn clear_table(&self, table: u32, head: Head, unit: usize) {
         mind_fill_table(table, head.raw(), 0);
         put(table, unit, 0);
-        give(FreeKind::Tables, table);
     }
-    swapped(is_in_place)
-}
 
-#[inline(always)]
-const fn swapped(is_swapped: bool) -> Insertion {
-    if is_swapped {
-        Insertion::Done
-    } else {
-        Insertion::Changed
+    #[inline(always)]
+    fn prepare_slot(&self, slot: u32, region: Region) {
+        prepare(slot, region);
     }
-}
 
-/// The block has no head: it gets one that leads to the slot.
-#[inline(always)]
-fn insert_block(va: Va, slot: u32) -> Insertion {
-    let number = take(FreeKind::Heads);
-    let (Some(at), Some(region)) = (
-        maps::HEADS.get_ptr_mut(number),
-        Region::containing(va, UNIT_ORDER),
-    ) else {
-        return Insertion::Full;
-    };
-    if number == 0 {
-        return Insertion::Full;
+    #[inline(always)]
+    fn free_slot(&self, slot: u32) {
+        if let Some(at) = maps::SLOTS.get_ptr_mut(slot) {
+            // SAFETY: the pointer is a lookup's; nothing leads to the slot.
+            unsafe {
+                let word = Word::from_raw(atomics::load(&raw const (*at).word));
+                let free = word.settled(State::Free, BladeSet::EMPTY);
+                (&raw mut (*at).word).write_volatile(free.raw());
+                (&raw mut (*at).region).write_volatile(0);
+            }
+        }
     }
-    // SAFETY: the pointer is a lookup's; nothing leads to it yet.
-    unsafe { at.write_volatile(Head::one(slot, region).raw()) };
-    if maps::BLOCKS.insert(va.block(), number, NO_EXIST).is_ok() {
-        return Insertion::Done;
+
+    #[inline(always)]
+    fn take(&self, kind: FreeKind) -> u32 {
+        mind_take(kind as u32)
     }
-    give(FreeKind::Heads, number);
-    Insertion::Changed
+
+    #[inline(always)]
+    fn give(&self, kind: FreeKind, number: u32) {
+        mind_give(kind as u32, number);
+    }
 }
 
 /// Has a unit find a slot in a table that nothing leads to.
@@ -204,11 +136,10 @@ extern "C" fn mind_fill_table(table: u32, head: u64, slot: u32) -> u32 {
     1
 }
 
-/// Makes a slot of this processor's own that of the region of that order which `va` is in; no blade has it.
+/// Makes a slot of this processor's own that of a region that no blade has.
 #[inline(always)]
-fn prepare(slot: u32, va: Va, order: u8) {
-    let (Some(at), Some(region)) = (maps::SLOTS.get_ptr_mut(slot), Region::containing(va, order))
-    else {
+fn prepare(slot: u32, region: Region) {
+    let Some(at) = maps::SLOTS.get_ptr_mut(slot) else {
         return;
     };
     // SAFETY: the pointer is a lookup's; nothing leads to the slot yet.
@@ -234,125 +165,113 @@ fn prepare(slot: u32, va: Va, order: u8) {
     }
 }
 
-/// A slot to which nothing leads goes back.
-#[inline(always)]
-fn give_back(slot: u32) {
-    if let Some(at) = maps::SLOTS.get_ptr_mut(slot) {
-        // SAFETY: the pointer is a lookup's; nothing leads to the slot.
-        unsafe {
-            let word = Word::from_raw(atomics::load(&raw const (*at).word));
-            let free = word.settled(State::Free, BladeSet::EMPTY);
-            (&raw mut (*at).word).write_volatile(free.raw());
-            (&raw mut (*at).region).write_volatile(0);
-        }
-        give(FreeKind::Slots, slot);
-    }
-}
-
-/// Takes one from a list; 0 if none is left, or others take too many at the same time.
-#[inline(always)]
-fn take(kind: FreeKind) -> u32 {
-    mind_take(kind as u32)
-}
-
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn mind_take(kind: u32) -> u32 {
-    let Some(list) = maps::FREE.get_ptr_mut(kind) else {
+    let (Some(list), Some(kind)) = (maps::FREE.get_ptr_mut(kind), FreeKind::from_raw(kind)) else {
         return 0;
     };
     for _ in 0..MAX_TRIES {
-        // SAFETY: the pointer is a lookup's; so below.
-        let top = FreeTop::from_raw(unsafe { atomics::load(&raw const (*list).top) });
-        let number = top.number();
-        if number == 0 {
-            break;
-        }
-        let new = top.with(next(kind, number));
-        // SAFETY: see above.
-        if unsafe { atomics::swap(&raw mut (*list).top, top.raw(), new.raw()) } {
-            // SAFETY: see above.
-            unsafe { atomics::add(&raw mut (*list).taken, 1) };
-            tell(list, kind);
-            return number;
+        match free::try_take(&Index, list, kind) {
+            Taken::One(number) => {
+                // SAFETY: the pointer is a lookup's.
+                unsafe { atomics::add(&raw mut (*list).taken, 1) };
+                tell(list, kind);
+                return number;
+            }
+            Taken::Nothing => break,
+            Taken::Changed => {}
         }
     }
     tell(list, kind);
     0
 }
 
-/// Gives one back to its list. If the list is closed, or others change it too often meanwhile, it is in no use until the
-/// controller looks for such.
-#[inline(always)]
-fn give(kind: FreeKind, number: u32) {
-    mind_give(kind as u32, number);
-}
-
+/// If the list is closed, or others change it too often meanwhile, it is in no use until the controller looks for such.
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn mind_give(kind: u32, number: u32) -> u32 {
-    let Some(list) = maps::FREE.get_ptr_mut(kind) else {
+    let (Some(list), Some(kind)) = (maps::FREE.get_ptr_mut(kind), FreeKind::from_raw(kind)) else {
         return 0;
     };
     for _ in 0..MAX_TRIES {
-        // SAFETY: the pointer is a lookup's; so below.
-        let top = FreeTop::from_raw(unsafe { atomics::load(&raw const (*list).top) });
-        if top.is_closed() {
-            break;
-        }
-        set_next(kind, number, top.number());
-        // SAFETY: see above.
-        if unsafe { atomics::swap(&raw mut (*list).top, top.raw(), top.with(number).raw()) } {
-            // SAFETY: see above.
-            unsafe { atomics::add(&raw mut (*list).given, 1) };
-            return 1;
+        match free::try_give(&Index, list, kind, number) {
+            Given::Done => {
+                // SAFETY: the pointer is a lookup's.
+                unsafe { atomics::add(&raw mut (*list).given, 1) };
+                return 1;
+            }
+            Given::Closed => break,
+            Given::Changed => {}
         }
     }
     0
 }
 
-/// Which is the next one in the list.
-#[inline(always)]
-fn next(kind: u32, number: u32) -> u32 {
-    // SAFETY: pointers are lookups'.
-    unsafe {
-        if kind == FreeKind::Slots as u32 {
-            maps::SLOTS
-                .get_ptr(number)
-                .map_or(0, |at| atomics::load(&raw const (*at).place) as u32)
-        } else if kind == FreeKind::Heads as u32 {
-            maps::HEADS
-                .get_ptr(number)
-                .map_or(0, |at| Head::from_raw(atomics::load(at)).number())
-        } else {
-            maps::TABLES
-                .get_ptr(number)
-                .map_or(0, |at| atomics::load(&raw const (*at)[0]))
+impl Lists for Index {
+    type TopAt = *mut FreeList;
+
+    #[inline(always)]
+    fn top(&self, at: *mut FreeList) -> FreeTop {
+        // SAFETY: the pointer is a lookup's.
+        FreeTop::from_raw(unsafe { atomics::load(&raw const (*at).top) })
+    }
+
+    #[inline(always)]
+    fn swap_top(&self, at: *mut FreeList, old: FreeTop, new: FreeTop) -> bool {
+        // SAFETY: the pointer is a lookup's.
+        unsafe { atomics::swap(&raw mut (*at).top, old.raw(), new.raw()) }
+    }
+
+    #[inline(always)]
+    fn next(&self, kind: FreeKind, number: u32) -> u32 {
+        // SAFETY: pointers are lookups'.
+        unsafe {
+            match kind {
+                FreeKind::Slots => maps::SLOTS
+                    .get_ptr(number)
+                    .map_or(0, |at| atomics::load(&raw const (*at).place) as u32),
+                FreeKind::Heads => maps::HEADS
+                    .get_ptr(number)
+                    .map_or(0, |at| Head::from_raw(atomics::load(at)).number()),
+                FreeKind::Tables => maps::TABLES
+                    .get_ptr(number)
+                    .map_or(0, |at| atomics::load(&raw const (*at)[0])),
+                // The program takes none.
+                FreeKind::Groups => 0,
+            }
         }
     }
-}
 
-#[inline(always)]
-fn set_next(kind: u32, number: u32, next: u32) {
-    // SAFETY: pointers are lookups'; nothing else leads to what is given back.
-    unsafe {
-        if kind == FreeKind::Slots as u32 {
-            if let Some(at) = maps::SLOTS.get_ptr_mut(number) {
-                (&raw mut (*at).place).write_volatile(next as u64);
+    #[inline(always)]
+    fn set_next(&self, kind: FreeKind, number: u32, next: u32) {
+        // SAFETY: pointers are lookups'; nothing else leads to what is given back.
+        unsafe {
+            match kind {
+                FreeKind::Slots => {
+                    if let Some(at) = maps::SLOTS.get_ptr_mut(number) {
+                        (&raw mut (*at).place).write_volatile(next as u64);
+                    }
+                }
+                FreeKind::Heads => {
+                    if let Some(at) = maps::HEADS.get_ptr_mut(number) {
+                        at.write_volatile(Head::free(next).raw());
+                    }
+                }
+                FreeKind::Tables => {
+                    if let Some(at) = maps::TABLES.get_ptr_mut(number) {
+                        (&raw mut (*at)[0]).write_volatile(next);
+                    }
+                }
+                FreeKind::Groups => {}
             }
-        } else if kind == FreeKind::Heads as u32 {
-            if let Some(at) = maps::HEADS.get_ptr_mut(number) {
-                at.write_volatile(Head::free(next).raw());
-            }
-        } else if let Some(at) = maps::TABLES.get_ptr_mut(number) {
-            (&raw mut (*at)[0]).write_volatile(next);
         }
     }
 }
 
 /// Tells the controller, once, that little is left.
 #[inline(always)]
-fn tell(list: *mut FreeList, kind: u32) {
+fn tell(list: *mut FreeList, kind: FreeKind) {
     // SAFETY: the pointer is a lookup's.
     unsafe {
         let given = atomics::load(&raw const (*list).given);
@@ -360,7 +279,7 @@ fn tell(list: *mut FreeList, kind: u32) {
         let low = atomics::load(&raw const (*list).low) as u64;
         if left < low && atomics::swap(&raw mut (*list).is_told, 0u32, 1u32) {
             // Where the ring is full, the controller has been told of something.
-            let _ = maps::SHORT.output::<u64>(&(kind as u64), 0);
+            let _ = maps::SHORT.output::<u64>(&(kind as u32 as u64), 0);
         }
     }
 }

@@ -4,7 +4,10 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mind_common::{
-    directory::index::{FreeTop, Head},
+    directory::index::{
+        Head,
+        free::{self, FreeTop, Given, Lists, Taken},
+    },
     table::FreeKind,
 };
 
@@ -47,17 +50,14 @@ impl Directory {
 
     /// Takes one from the list; `None` if none is left.
     pub fn take(&self, kind: FreeKind) -> Option<u32> {
-        let top = self.top(kind);
         loop {
-            let old = FreeTop::from_raw(top.load(Ordering::Acquire));
-            let number = old.number();
-            if number == 0 {
-                return None;
-            }
-            let new = old.with(self.next_free(kind, number));
-            if swap(top, old, new) {
-                self.counts(kind).1.fetch_add(1, Ordering::AcqRel);
-                return Some(number);
+            match free::try_take(self, kind, kind) {
+                Taken::One(number) => {
+                    self.counts(kind).1.fetch_add(1, Ordering::AcqRel);
+                    return Some(number);
+                }
+                Taken::Nothing => return None,
+                Taken::Changed => {}
             }
         }
     }
@@ -69,15 +69,11 @@ impl Directory {
         if number == 0 || number as usize >= self.capacity(kind) {
             return;
         }
-        let top = self.top(kind);
         loop {
-            let old = FreeTop::from_raw(top.load(Ordering::Acquire));
-            if old.is_closed() {
-                return;
-            }
-            self.set_next_free(kind, number, old.number());
-            if swap(top, old, old.with(number)) {
-                break;
+            match free::try_give(self, kind, kind, number) {
+                Given::Done => break,
+                Given::Closed => return,
+                Given::Changed => {}
             }
         }
         self.counts(kind).0.fetch_add(1, Ordering::AcqRel);
@@ -93,7 +89,7 @@ impl Directory {
 
     /// Closes the list: nothing can be taken from it, and what is given back does not get into it.
     pub fn close(&self, kind: FreeKind) {
-        let top = self.top(kind);
+        let top = self.top_at(kind);
         loop {
             let old = FreeTop::from_raw(top.load(Ordering::Acquire));
             if old.is_closed() || swap(top, old, old.closed()) {
@@ -105,7 +101,7 @@ impl Directory {
     /// Opens a closed list, with nothing in it; when the packets have left the switch that came before it was closed.
     pub fn reopen_list(&self, kind: FreeKind) {
         self.count_anew(kind);
-        let top = self.top(kind);
+        let top = self.top_at(kind);
         let old = FreeTop::from_raw(top.load(Ordering::Acquire));
         if old.is_closed() {
             top.store(old.with(0).raw(), Ordering::Release);
@@ -156,7 +152,55 @@ impl Directory {
         }
     }
 
-    fn next_free(&self, kind: FreeKind, number: u32) -> u32 {
+    fn top_at(&self, kind: FreeKind) -> &AtomicU64 {
+        let at = self.list(kind);
+        // SAFETY: a field of a value of the mapping, which lives as long as `self`; aligned, and reached through atomics
+        // only. So below.
+        unsafe { AtomicU64::from_ptr(&raw mut (*at).top) }
+    }
+
+    /// Given, and taken.
+    fn counts(&self, kind: FreeKind) -> (&AtomicU64, &AtomicU64) {
+        let at = self.list(kind);
+        // SAFETY: see `top_at`.
+        unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*at).given),
+                AtomicU64::from_ptr(&raw mut (*at).taken),
+            )
+        }
+    }
+
+    fn low_of(&self, kind: FreeKind) -> &AtomicU32 {
+        let at = self.list(kind);
+        // SAFETY: see `top_at`.
+        unsafe { AtomicU32::from_ptr(&raw mut (*at).low) }
+    }
+
+    fn is_told(&self, kind: FreeKind) -> &AtomicU32 {
+        let at = self.list(kind);
+        // SAFETY: see `top_at`.
+        unsafe { AtomicU32::from_ptr(&raw mut (*at).is_told) }
+    }
+
+    fn list(&self, kind: FreeKind) -> *mut mind_common::table::FreeList {
+        let at = self.free.at(kind as usize);
+        at.expect("the map has a value for each kind").as_ptr()
+    }
+}
+
+impl Lists for Directory {
+    type TopAt = FreeKind;
+
+    fn top(&self, kind: FreeKind) -> FreeTop {
+        FreeTop::from_raw(self.top_at(kind).load(Ordering::Acquire))
+    }
+
+    fn swap_top(&self, kind: FreeKind, old: FreeTop, new: FreeTop) -> bool {
+        swap(self.top_at(kind), old, new)
+    }
+
+    fn next(&self, kind: FreeKind, number: u32) -> u32 {
         match kind {
             FreeKind::Slots => self.slot(number).map_or(0, |slot| slot.next_free()),
             FreeKind::Heads => self.head_at(number).map_or(0, |head| head.get().number()),
@@ -169,8 +213,7 @@ impl Directory {
         }
     }
 
-    /// Makes `next` the next one after `number`, which is empty otherwise.
-    fn set_next_free(&self, kind: FreeKind, number: u32, next: u32) {
+    fn set_next(&self, kind: FreeKind, number: u32, next: u32) {
         match kind {
             FreeKind::Slots => {
                 if let Ok(slot) = self.slot(number) {
@@ -185,42 +228,6 @@ impl Directory {
             FreeKind::Tables => link(self.table_at(number), next),
             FreeKind::Groups => link(self.group_at(number), next),
         }
-    }
-
-    fn top(&self, kind: FreeKind) -> &AtomicU64 {
-        let at = self.list(kind);
-        // SAFETY: a field of a value of the mapping, which lives as long as `self`; aligned, and reached through atomics
-        // only. So below.
-        unsafe { AtomicU64::from_ptr(&raw mut (*at).top) }
-    }
-
-    /// Given, and taken.
-    fn counts(&self, kind: FreeKind) -> (&AtomicU64, &AtomicU64) {
-        let at = self.list(kind);
-        // SAFETY: see `top`.
-        unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*at).given),
-                AtomicU64::from_ptr(&raw mut (*at).taken),
-            )
-        }
-    }
-
-    fn low_of(&self, kind: FreeKind) -> &AtomicU32 {
-        let at = self.list(kind);
-        // SAFETY: see `top`.
-        unsafe { AtomicU32::from_ptr(&raw mut (*at).low) }
-    }
-
-    fn is_told(&self, kind: FreeKind) -> &AtomicU32 {
-        let at = self.list(kind);
-        // SAFETY: see `top`.
-        unsafe { AtomicU32::from_ptr(&raw mut (*at).is_told) }
-    }
-
-    fn list(&self, kind: FreeKind) -> *mut mind_common::table::FreeList {
-        let at = self.free.at(kind as usize);
-        at.expect("the map has a value for each kind").as_ptr()
     }
 }
 

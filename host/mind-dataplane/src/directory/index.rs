@@ -6,8 +6,9 @@ use aya::maps::MapError;
 use mind_common::{
     addr::{BLOCK_SHIFT, PAGE_SHIFT, PAGES_PER_BLOCK, Region, Va},
     directory::index::{
-        CLOSED, Head, PAGES_PER_UNIT, UNIT_ORDER, UNITS_PER_BLOCK, UnitEntry, page_in_unit,
-        unit_in_block,
+        CLOSED, Head, PAGES_PER_UNIT, UNIT_ORDER, UNITS_PER_BLOCK, UnitEntry,
+        opening::{self, Entries},
+        page_in_unit, unit_in_block,
     },
     table::FreeKind,
 };
@@ -85,6 +86,26 @@ fn swap(entry: &AtomicU32, old: u32, new: u32) -> bool {
         .is_ok()
 }
 
+/// Where an entry of a table or of a group is.
+#[derive(Clone, Copy)]
+pub struct EntryAt<'a>(&'a AtomicU32);
+
+impl<'a> Entries for &'a Directory {
+    type EntryAt = EntryAt<'a>;
+
+    fn unit_at(&self, table: u32, unit: usize) -> Option<EntryAt<'a>> {
+        self.table_at(table)?.get(unit).map(EntryAt)
+    }
+
+    fn page_at(&self, group: u32, page: usize) -> Option<EntryAt<'a>> {
+        self.group_at(group)?.get(page).map(EntryAt)
+    }
+
+    fn entry(&self, at: EntryAt<'a>) -> u32 {
+        at.0.load(Ordering::Acquire)
+    }
+}
+
 impl Directory {
     /// What the page at `va` finds: its slot's number, 0 for none, or
     /// [`CLOSED`](mind_common::directory::index::CLOSED).
@@ -96,7 +117,7 @@ impl Directory {
         let Some((_, head)) = self.head_of(va.block())? else {
             return Ok(0);
         };
-        Ok(self.look_up(head.get(), va))
+        Ok(opening::find_from(&self, head.get(), va))
     }
 
     /// The slots that the pages of a block find, by their place in it; none if the block has no head.
@@ -111,7 +132,7 @@ impl Directory {
         let head = head.get();
         let first = first_of(block).0;
         Ok(Some(std::array::from_fn(|page| {
-            self.look_up(head, Va(first + ((page as u64) << PAGE_SHIFT)))
+            opening::find_from(&self, head, Va(first + ((page as u64) << PAGE_SHIFT)))
         })))
     }
 
@@ -225,20 +246,6 @@ impl Directory {
             self.give_forgotten(kind, used);
         }
         Ok(())
-    }
-
-    fn look_up(&self, head: Head, va: Va) -> u32 {
-        if !head.is_table() {
-            return head.slot_at(va);
-        }
-        let Some(table) = self.table_at(head.number()) else {
-            return 0;
-        };
-        let entry = UnitEntry::from_raw(table[unit_in_block(va)].load(Ordering::Acquire));
-        match entry.is_group().then(|| self.group_at(entry.number())) {
-            None => entry.number(),
-            Some(group) => group.map_or(0, |group| group[page_in_unit(va)].load(Ordering::Acquire)),
-        }
     }
 
     /// One attempt of [`assign`](Self::assign); whether it is done.

@@ -23,8 +23,13 @@
 //! may have found it have left the switch. It waits likewise before a slot that was taken out is used again. So what a
 //! packet has found stays what it is as long as the packet is in the switch.
 //!
-//! Slots, heads and tables that are not in use are kept in [lists](FreeTop), from which packets and the controller take
+//! Slots, heads and tables that are not in use are kept in [lists](free), from which packets and the controller take
 //! them.
+//!
+//! Here is how heads and entries are laid out; [`opening`] is how a packet finds a slot, and how a region gets one.
+
+pub mod free;
+pub mod opening;
 
 use crate::addr::{
     BLOCK_SHIFT, INITIAL_REGION_ORDER, PAGE_SHIFT, PAGES_PER_BLOCK, Region, Va, WINDOW_BASE,
@@ -271,63 +276,6 @@ impl UnitEntry {
     }
 }
 
-/// The top of a list of things that are not in use, each of which has the number of the next.
-///
-/// ```text
-/// bit  63..32               31..0
-///      changes, wrapping    the topmost one, 0 for none, all ones for a closed list
-/// ```
-///
-/// To take one: read the top, then the next number at the topmost, then swap; to give one back: write the top's number
-/// at it, then swap. Each swap counts up, so that one fails where others have taken and given back the same meanwhile.
-///
-/// A list can be [closed](Self::closed): then nothing is taken from it, and nothing that is given back gets into it. What
-/// was in it, and what is given back meanwhile, is for the controller to find.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(transparent)]
-pub struct FreeTop(u64);
-
-impl FreeTop {
-    /// The top that is stored as `raw`.
-    #[inline(always)]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// As it is stored.
-    #[inline(always)]
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
-    /// The topmost one; 0 for none, and while the list is closed.
-    #[inline(always)]
-    pub const fn number(self) -> u32 {
-        if self.is_closed() { 0 } else { self.0 as u32 }
-    }
-
-    /// Whether the list is closed.
-    #[inline(always)]
-    pub const fn is_closed(self) -> bool {
-        self.0 as u32 == CLOSED
-    }
-
-    /// The next top, where the list is closed.
-    #[inline(always)]
-    #[must_use]
-    pub const fn closed(self) -> Self {
-        self.with(CLOSED)
-    }
-
-    /// The next top, where `number` is the topmost.
-    #[inline(always)]
-    #[must_use]
-    pub const fn with(self, number: u32) -> Self {
-        let changes = ((self.0 >> 32) as u32).wrapping_add(1);
-        Self((changes as u64) << 32 | number as u64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,24 +302,6 @@ mod tests {
         assert!(UnitEntry::group(5).is_group() && !UnitEntry::slot(5).is_group());
         assert_eq!(UnitEntry::group(5).number(), 5);
         assert_eq!(UnitEntry::slot(5).number(), 5);
-    }
-
-    #[test]
-    fn a_top_is_never_the_same_again() {
-        let first = FreeTop::default().with(4);
-        let again = first.with(9).with(4);
-        assert_eq!(first.number(), again.number());
-        assert_ne!(first, again);
-        let last = FreeTop::from_raw(u64::MAX);
-        assert_eq!(last.with(1).raw(), 1);
-    }
-
-    #[test]
-    fn a_closed_list_has_no_topmost() {
-        let closed = FreeTop::default().with(4).closed();
-        assert!(closed.is_closed() && !closed.with(4).is_closed());
-        assert_eq!(closed.number(), 0);
-        assert_eq!(closed.with(4).number(), 4);
     }
 
     proptest! {
