@@ -238,6 +238,10 @@ impl Changing for Index {
     fn give(&self, kind: FreeKind, number: u32) {
         while free::try_give(self, kind as usize, kind, number) != Given::Done {}
     }
+
+    fn attempt(&self, va: Va, slot: u32) -> u32 {
+        opening::attempt(self, va, slot)
+    }
 }
 
 impl Lists for Index {

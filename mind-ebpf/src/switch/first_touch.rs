@@ -35,6 +35,12 @@ extern "C" fn mind_open_slot(va: u64) -> u32 {
     opening::open(&Index, Va(va))
 }
 
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn mind_attempt(va: u64, slot: u32) -> u32 {
+    opening::attempt(&Index, Va(va), slot)
+}
+
 impl Changing for Index {
     #[inline(always)]
     fn swap_head(&self, at: *mut u64, old: Head, new: Head) -> bool {
@@ -96,6 +102,11 @@ impl Changing for Index {
     #[inline(always)]
     fn give(&self, kind: FreeKind, number: u32) {
         mind_give(kind as u32, number);
+    }
+
+    #[inline(always)]
+    fn attempt(&self, va: Va, slot: u32) -> u32 {
+        mind_attempt(va.0, slot)
     }
 }
 
@@ -179,11 +190,13 @@ extern "C" fn mind_take(kind: u32) -> u32 {
                 tell(list, kind);
                 return number;
             }
-            Taken::Nothing => break,
+            Taken::Nothing => {
+                tell(list, kind);
+                return 0;
+            }
             Taken::Changed => {}
         }
     }
-    tell(list, kind);
     0
 }
 
@@ -234,11 +247,9 @@ impl Lists for Index {
                 FreeKind::Heads => maps::HEADS
                     .get_ptr(number)
                     .map_or(0, |at| Head::from_raw(atomics::load(at)).number()),
-                FreeKind::Tables => maps::TABLES
+                FreeKind::Tables | FreeKind::Groups => maps::TABLES
                     .get_ptr(number)
                     .map_or(0, |at| atomics::load(&raw const (*at)[0])),
-                // The program takes none.
-                FreeKind::Groups => 0,
             }
         }
     }
@@ -258,12 +269,11 @@ impl Lists for Index {
                         at.write_volatile(Head::free(next).raw());
                     }
                 }
-                FreeKind::Tables => {
+                FreeKind::Tables | FreeKind::Groups => {
                     if let Some(at) = maps::TABLES.get_ptr_mut(number) {
                         (&raw mut (*at)[0]).write_volatile(next);
                     }
                 }
-                FreeKind::Groups => {}
             }
         }
     }

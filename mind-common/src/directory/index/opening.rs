@@ -58,6 +58,9 @@ pub trait Changing: Finding {
     fn take(&self, kind: FreeKind) -> u32;
     /// Gives one back to its list.
     fn give(&self, kind: FreeKind, number: u32);
+
+    /// See [`attempt`]. The XDP program has a subprogram of it, so that the verifier goes through one of them only.
+    fn attempt(&self, va: Va, slot: u32) -> u32;
 }
 
 /// What the page at `va` finds: its slot's number, 0 for none, or [`CLOSED`].
@@ -102,16 +105,11 @@ pub fn open<I: Changing>(index: &I, va: Va) -> u32 {
         return 0;
     }
     for _ in 0..MAX_TRIES {
-        match insert(index, va, slot) {
-            Insertion::Done => return slot,
-            Insertion::Full => {
-                give_back(index, slot);
-                return 0;
-            }
-            Insertion::Changed => {}
+        let found = index.attempt(va, slot);
+        if found == slot {
+            return slot;
         }
-        let found = find(index, va);
-        if found != 0 {
+        if found != CLOSED {
             give_back(index, slot);
             return found;
         }
@@ -126,7 +124,21 @@ fn give_back<I: Changing>(index: &I, slot: u32) {
     index.give(FreeKind::Slots, slot);
 }
 
-/// What came of an attempt.
+/// Tries to give the region of the page at `va` that slot, which is in no use. What the page finds then, as of [`open`];
+/// [`CLOSED`] if another attempt may do it.
+#[inline(always)]
+pub fn attempt<I: Changing>(index: &I, va: Va, slot: u32) -> u32 {
+    match insert(index, va, slot) {
+        Insertion::Done => slot,
+        Insertion::Full => 0,
+        Insertion::Changed => match find(index, va) {
+            0 => CLOSED,
+            found => found,
+        },
+    }
+}
+
+/// What came of making a page find a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Insertion {
     /// The page finds the slot.
@@ -161,13 +173,13 @@ fn insert<I: Changing>(index: &I, va: Va, slot: u32) -> Insertion {
     if head.is_table() {
         return insert_in_table(index, head.number(), va, slot);
     }
-    // The page may have one since another packet touched it, or the head be closed.
-    if head.slot_at(va) != 0 {
-        return Insertion::Changed;
-    }
     index.prepare_slot(slot, unit);
     if head.is_empty() {
         return Insertion::of(index.swap_head(at, head, Head::one(slot, unit)));
+    }
+    // The page may have one since another packet touched it, or the head be closed.
+    if head.slot_at(va) != 0 {
+        return Insertion::Changed;
     }
     // A second region: a table takes the place of the first one.
     let table = index.take(FreeKind::Tables);
@@ -189,17 +201,23 @@ fn insert_in_table<I: Changing>(index: &I, table: u32, va: Va, slot: u32) -> Ins
         return Insertion::Changed;
     };
     let entry = UnitEntry::from_raw(index.entry(at));
-    // Regions of a unit with a group are smaller, and where there is none, only a page is sure to be in no other.
-    let (at, order) = if entry.is_group() {
-        (index.page_at(entry.number(), page_in_unit(va)), 0)
-    } else {
-        (Some(at), UNIT_ORDER)
-    };
-    let (Some(at), Some(region)) = (at, Region::containing(va, order)) else {
+    if !entry.is_group() {
+        prepare(index, slot, va, UNIT_ORDER);
+        return Insertion::of(index.fill_entry(at, slot));
+    }
+    let Some(at) = index.page_at(entry.number(), page_in_unit(va)) else {
         return Insertion::Changed;
     };
-    index.prepare_slot(slot, region);
+    // Regions of this unit are smaller, and where there is none, only a page is sure to be in no other.
+    prepare(index, slot, va, 0);
     Insertion::of(index.fill_entry(at, slot))
+}
+
+#[inline(always)]
+fn prepare<I: Changing>(index: &I, slot: u32, va: Va, order: u8) {
+    if let Some(region) = Region::containing(va, order) {
+        index.prepare_slot(slot, region);
+    }
 }
 
 /// The block has no head: it gets that one.

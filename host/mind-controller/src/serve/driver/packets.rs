@@ -92,7 +92,7 @@ fn run(
         }
         for Wait { retired, operation } in waits {
             {
-                // Who looks at both finds each slot in one place.
+                // A look at both finds each slot in one place.
                 let mut waiting = waiting.count();
                 *waiting -= retired.slots();
                 directory.give_retired(retired);
