@@ -63,6 +63,7 @@ mutants! {
     UnmapClaimsNothing: "an unmap does not wait for changes of its regions",
     LateNotFenced: "a blade that does not flush in time is taken for one that did",
     LossNotFenced: "a region that lost writes is given out before memory fences its pages",
+    PacketsNotAwaited: "words forget a blade, and freed memory is given out, while packets are in the switch that found them",
     NotForgotten: "words name a blade that is gone",
     PortLeftOpen: "the switch goes on accepting what a blade sends that is fenced",
     JoinedEarly: "a blade is let in again before words forget its earlier incarnation",

@@ -14,7 +14,7 @@ use mind_machines::{
     Node,
     datagram::{Body, Datagram, Envelope, PageRequest},
     memory::Memory,
-    switch::{Port, Switch},
+    switch::{Port, Slot, Switch},
 };
 
 const PAGE: Va = Va(WINDOW_BASE);
@@ -32,9 +32,9 @@ fn node(number: u8) -> Node {
     Node::Compute(connection(number).blade)
 }
 
-/// Three blades, one region of four pages.
+/// Three blades, one region of four pages in one of two slots.
 fn switch() -> Switch {
-    let mut switch = Switch::new(1);
+    let mut switch = Switch::new(2);
     let region = Region::containing(PAGE, 2).expect("order 2");
     let tables = switch.tables_mut();
     for number in 0..3 {
@@ -121,6 +121,28 @@ fn write_back(from: u8, version: u32, data: u64) -> Datagram<u64> {
 fn acknowledged(syndrome: Syndrome, version: u32) -> Body<u64> {
     let version = Version::new(version);
     Body::Acknowledge { syndrome, version }
+}
+
+// The blade would take `not-owner` for an end of its ownership, and drop what it wrote.
+#[test]
+fn a_write_back_that_is_held_up_while_its_region_merges_is_asked_for_again() {
+    let mut switch = switch();
+    let acquired = switch.handle(node(0), request(0, 5, Want::Acquire));
+    assert_eq!(acquired.verdict, Verdict::Fetch);
+    let view = switch.view();
+    // Its region is merged into another slot's, and the slot is freed.
+    let Slot { word, region, .. } = switch.slots()[0];
+    let region = region.expect("it is open");
+    switch.open(1, region, word);
+    switch.assign(region, Some(1));
+    let freed = word.settled(State::Free, BladeSet::EMPTY);
+    assert!(switch.swap_word(0, word, freed));
+    let late = switch.handle_late(&view, node(0), write_back(0, 1, 42));
+    assert_eq!(late.verdict, Verdict::Moved);
+    let refused = acknowledged(Syndrome::Refused(Refusal::Busy), 0);
+    assert_eq!(late.sent[0].1.body, refused);
+    let again = switch.handle(node(0), write_back(0, 1, 42));
+    assert_eq!(again.verdict, Verdict::WriteBack);
 }
 
 #[test]

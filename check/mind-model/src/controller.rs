@@ -223,7 +223,7 @@ impl World {
                     self.rights_changed();
                 }
             }
-            // Each packet is handled in one step.
+            // The model's packets are not held up in the switch.
             Output::WaitForPackets { operation } => {
                 let result = Seen::Done(Ok(()));
                 self.tell(Input::Done { operation, result });

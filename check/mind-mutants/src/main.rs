@@ -37,7 +37,7 @@ struct Options {
     #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     states: usize,
     /// Seeds after which the simulator gives up.
-    #[arg(long, default_value_t = 1_500, value_name = "N")]
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
     seeds: u64,
 }
 

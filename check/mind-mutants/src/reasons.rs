@@ -54,9 +54,15 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
         Mutant::AnsweredBeforeRecord
         | Mutant::DepartureNotRecorded
         | Mutant::DepartureNotResumed
-        | Mutant::ClosingNotResumed => (
+        | Mutant::ClosingNotResumed
+        | Mutant::OpenedWhileRepaired => (
             Finder::Simulator,
             "the model's controller does not die; mind-machines/tests/seeded.rs has it die at each act",
+        ),
+        Mutant::PacketsNotAwaited | Mutant::FreedOnce => (
+            Finder::Simulator,
+            "takes a packet that is held up between the tables and its word; the model's are handled in one \
+             step",
         ),
         Mutant::CarriedOutTwice => (
             Finder::Simulator,

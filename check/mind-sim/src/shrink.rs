@@ -131,10 +131,11 @@ impl Search {
 
     /// Reduces the network's faults.
     fn calm(&mut self) {
-        let changes: [fn(&mut Plan); 5] = [
+        let changes: [fn(&mut Plan); 6] = [
             |plan| plan.network_faults.loss = 0,
             |plan| plan.network_faults.duplication = 0,
             |plan| plan.network_faults.lateness = 0,
+            |plan| plan.network_faults.hold_ups = 0,
             |plan| plan.triggers.clear(),
             |plan| plan.capacity = 1024,
         ];

@@ -76,6 +76,8 @@ fn plan(seed: u64, blades: u8) -> Plan {
             duplication: 200,
             lateness: 100,
             latest: 100_000,
+            hold_ups: 20,
+            longest: 100_000,
             until: 10_000_000,
         },
         disturbances: Vec::new(),

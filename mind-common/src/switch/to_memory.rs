@@ -4,7 +4,10 @@
 use super::{Exit, Left, Passage, admission};
 use crate::{
     addr::{PAGE_SIZE, Va},
-    directory::machine::{may_operate, may_write_back},
+    directory::{
+        State,
+        machine::{may_operate, may_write_back},
+    },
     id::{BladeId, DomainId},
     stop,
     table::MAY_WRITE,
@@ -30,7 +33,12 @@ pub(super) fn write_back<P: Passage>(passage: &mut P, from: BladeId) -> Staged<L
         0 => stop!(NotOwner),
         _ => stop!(Moved),
     })?;
-    if !may_write_back(passage.word(slot, page)?, from) {
+    let word = passage.word(slot, page)?;
+    // The slot was freed since the packet found it: its region was merged into another one, whose owner this may be.
+    if matches!(word.state(), State::Free) {
+        return Err(stop!(Moved));
+    }
+    if !may_write_back(word, from) {
         return Err(stop!(NotOwner));
     }
     let bth = passage.bth();

@@ -434,6 +434,7 @@ impl Controller {
             Task::Reply(answer) => self.reply(id, operation, answer),
             Task::Finish(answer) => self.done(id, operation, answer),
             Task::Release => self.release(id),
+            Task::WaitForPackets if seeded!(PacketsNotAwaited) => {}
             Task::WaitForPackets => self.wait_for_packets(id, operation),
             Task::Give(slots) => self.give(id, operation, slots),
             Task::Cleared(freed) => self.cleared(operation, freed),

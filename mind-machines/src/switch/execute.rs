@@ -12,7 +12,10 @@ use mind_common::{
     table::{self, PEER_PRESENT, Peer},
 };
 
-use super::{Port, Switch, Tables};
+use super::{
+    Port, Switch, Tables,
+    slot::{index, number},
+};
 use crate::{
     Node,
     controller::{
@@ -42,14 +45,6 @@ pub fn node_at(port: blades::Port) -> Node {
         Some(number) => Node::Memory(number as u8),
         None => Node::Compute(BladeId::from_low_bits(port.0.into())),
     }
-}
-
-fn index(slot: u32) -> usize {
-    slot as usize - 1
-}
-
-fn number(index: usize) -> u32 {
-    index as u32 + 1
 }
 
 impl Switch {

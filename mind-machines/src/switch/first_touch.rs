@@ -7,15 +7,18 @@ use mind_common::{
     id::BladeSet,
 };
 
-use super::Switch;
+use super::{Switch, slot::index};
 use crate::controller::{Left, Use, interface::Entry};
 
 /// Of all slots, the part below which little is left.
 const LOW_PART: usize = 16;
 
 impl Switch {
-    /// Opens a slot for the region of a page that has none; its index.
+    /// Opens a slot for the region of a page that has none, unless another packet did so meanwhile; its index.
     pub(super) fn touch_first(&mut self, va: Va) -> Option<usize> {
+        if let Some(index) = self.tables.slot(va) {
+            return Some(index);
+        }
         if !self.is_opening {
             return None;
         }
@@ -31,9 +34,24 @@ impl Switch {
         Some(index)
     }
 
-    /// Slots that packets can open.
+    /// Slots that packets can open, or will be able to.
     pub fn free_slots(&self) -> usize {
-        self.free.len()
+        self.free.len() + self.retired.len()
+    }
+
+    /// Slots that the controller [gives](crate::controller::Act::GiveSlots) while packets are in the switch that may have
+    /// found them: they cannot be opened yet.
+    pub fn retire(&mut self, slots: &[u32]) {
+        self.retired.extend(slots.iter().map(|slot| index(*slot)));
+    }
+
+    /// The packets have left: these can be opened now.
+    pub fn packets_left(&mut self, slots: &[u32]) {
+        for index in slots.iter().map(|slot| index(*slot)) {
+            if self.retired.remove(&index) {
+                self.free.insert(index);
+            }
+        }
     }
 
     /// Whether the controller is to be told now that little is left: once, until enough is left again or it wants to be
@@ -73,6 +91,7 @@ impl Switch {
     pub(super) fn stop_opening(&mut self) {
         self.is_opening = false;
         self.free.clear();
+        self.retired.clear();
     }
 
     pub(super) fn start_opening(&mut self) {

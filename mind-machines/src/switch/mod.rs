@@ -1,8 +1,8 @@
 //! The switch: its directory and its tables, and what becomes of a packet. The stages of a packet
 //! are the XDP program's own ([`mind_common::switch`]); the copies that TC sends are here as well.
 //!
-//! Between two packets the controller may change slots and tables, as in the real switch; a packet
-//! is handled in one step.
+//! Between two packets the controller may change slots and tables, as in the real switch. A packet reads and changes its
+//! region's word in one step; what it found in the tables it may have read earlier ([`View`]).
 
 mod execute;
 mod fan_out;
@@ -35,12 +35,18 @@ pub struct Switch {
     slots: Vec<Slot>,
     /// Slots that packets can open.
     free: BTreeSet<usize>,
-    /// Whether they may.
+    /// Slots that were taken out of the directory while packets were in the switch that may have found them.
+    retired: BTreeSet<usize>,
+    /// Whether packets can open slots.
     is_opening: bool,
     /// Whether the controller was told that little is left, and still is.
     is_told: bool,
     tables: Arc<Tables>,
 }
+
+/// The tables as a packet finds them that comes in now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View(Arc<Tables>);
 
 /// What became of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +78,7 @@ impl Switch {
         Self {
             slots: vec![Slot::default(); slots],
             free: (0..slots).collect(),
+            retired: BTreeSet::new(),
             is_opening: true,
             is_told: false,
             tables: Arc::default(),
@@ -80,7 +87,27 @@ impl Switch {
 
     /// Handles `packet`, which came in at `port`, in XDP and TC.
     pub fn handle<P: Clone>(&mut self, port: Node, packet: Datagram<P>) -> Handled<P> {
-        let (verdict, exit) = self.ingress(port, packet);
+        let left = self.ingress(port, packet);
+        self.egress(left)
+    }
+
+    /// The tables as they are now.
+    pub fn view(&self) -> View {
+        View(Arc::clone(&self.tables))
+    }
+
+    /// Handles `packet`, which came in at `port` when the tables were as in `view`, and was held up until now.
+    pub fn handle_late<P: Clone>(
+        &mut self,
+        view: &View,
+        port: Node,
+        packet: Datagram<P>,
+    ) -> Handled<P> {
+        let left = self.pass(Some(view), port, packet);
+        self.egress(left)
+    }
+
+    fn egress<P: Clone>(&self, (verdict, exit): (Verdict, Exit<P>)) -> Handled<P> {
         let (fan_out, sent) = match exit {
             Exit::Ends => (None, Vec::new()),
             Exit::To(node, packet) => (None, vec![(node, packet)]),
@@ -99,9 +126,20 @@ impl Switch {
 
     /// The XDP program: handles `datagram`, which came in at `port`.
     pub fn ingress<P>(&mut self, port: Node, datagram: Datagram<P>) -> (Verdict, Exit<P>) {
-        let behind = self.tables.port(port);
+        self.pass(None, port, datagram)
+    }
+
+    fn pass<P>(
+        &mut self,
+        view: Option<&View>,
+        port: Node,
+        datagram: Datagram<P>,
+    ) -> (Verdict, Exit<P>) {
+        let tables = view.map_or(&self.tables, |view| &view.0);
+        let behind = tables.port(port);
         let mut passage = Passage {
             switch: self,
+            view,
             datagram,
             port: behind,
         };

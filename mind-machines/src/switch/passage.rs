@@ -1,5 +1,5 @@
 //! A datagram on its way through the switch, as the [stages](mind_common::switch) see it: headers made from its fields
-//! and written back to them; slots and tables that do not change meanwhile.
+//! and written back to them; slots that do not change meanwhile, and tables as they were when the datagram came in.
 
 use mind_common::{
     addr::{Region, Va},
@@ -16,7 +16,7 @@ use mind_common::{
     wire::{Atomic, AtomicEth, Bth, Ceth, Cost, Opcode, Reth, Syndrome},
 };
 
-use super::{Switch, slot::number};
+use super::{Switch, Tables, View, slot::number};
 use crate::{
     Node,
     datagram::{Body, Datagram, Envelope, PageRequest, answer_header, atomic_header},
@@ -25,11 +25,17 @@ use crate::{
 /// A datagram in the switch.
 pub(super) struct Passage<'a, P> {
     pub(super) switch: &'a mut Switch,
+    /// The tables when the datagram came in, unless that is now.
+    pub(super) view: Option<&'a View>,
     pub(super) datagram: Datagram<P>,
     pub(super) port: Port,
 }
 
 impl<P> Passage<'_, P> {
+    fn tables(&self) -> &Tables {
+        self.view.map_or(&self.switch.tables, |view| &view.0)
+    }
+
     /// Replaces the headers by those of another body.
     fn put(&mut self, bth: Bth, body: Body<P>) {
         self.datagram = Datagram::new(&bth, body);
@@ -147,13 +153,13 @@ impl<P> switch::Passage for Passage<'_, P> {
     }
 
     fn compute(&self, blade: BladeId) -> Option<(Node, Connection)> {
-        let connection = self.switch.tables.compute.get(&blade)?;
+        let connection = self.tables().compute.get(&blade)?;
         Some((Node::Compute(blade), *connection))
     }
 
     fn memory(&self, number: u32) -> Option<Node> {
         let number = u8::try_from(number).ok()?;
-        let is_there = self.switch.tables.memory.contains(&number);
+        let is_there = self.tables().memory.contains(&number);
         is_there.then_some(Node::Memory(number))
     }
 
@@ -162,7 +168,7 @@ impl<P> switch::Passage for Passage<'_, P> {
         if crate::mutant::Mutant::DomainNotChecked.is_active() {
             return true;
         }
-        self.switch.tables.is_placed(domain, blade)
+        self.tables().is_placed(domain, blade)
     }
 
     /// There are no memos here.
@@ -177,7 +183,7 @@ impl<P> switch::Passage for Passage<'_, P> {
         if crate::mutant::Mutant::DomainNotChecked.is_active() {
             return Ok(None);
         }
-        match self.switch.tables.permission(domain, va) {
+        match self.tables().permission(domain, va) {
             Some(permission) if permission.allows(class) => Ok(None),
             Some(permission) if permission.is_lost() => Err(stop!(Lost)),
             _ => Err(stop!(Protected)),
@@ -185,11 +191,11 @@ impl<P> switch::Passage for Passage<'_, P> {
     }
 
     fn translate(&self, va: Va) -> Option<Location> {
-        self.switch.tables.location(va)
+        self.tables().location(va)
     }
 
     fn slot_number(&self, va: Va) -> u32 {
-        self.switch.tables.slot(va).map_or(0, number)
+        self.tables().slot(va).map_or(0, number)
     }
 
     fn slot(&self, number: u32) -> Option<usize> {

@@ -26,6 +26,11 @@ pub(super) const fn number(index: usize) -> u32 {
     index as u32 + 1
 }
 
+/// The slot of a number.
+pub(super) const fn index(number: u32) -> usize {
+    number as usize - 1
+}
+
 impl Slot {
     /// The slot's region, if `va` is in it.
     pub(super) fn region_with(&self, va: Va) -> Option<Region> {

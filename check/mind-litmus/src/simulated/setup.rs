@@ -123,7 +123,9 @@ fn network_faults(random: &mut Rng) -> NetworkFaults {
         loss: up_to(150),
         duplication: up_to(300),
         lateness: up_to(300),
+        hold_ups: up_to(50),
         latest: random.u64(..MILLISECOND),
+        longest: random.u64(..MILLISECOND),
         until: random.u64(2 * MILLISECOND..50 * MILLISECOND),
     }
 }

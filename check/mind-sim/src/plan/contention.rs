@@ -133,6 +133,8 @@ fn network_faults(random: &mut fastrand::Rng, kind: Kind) -> NetworkFaults {
         duplication,
         lateness,
         latest: 5 * MILLISECOND,
+        hold_ups: 20,
+        longest: MILLISECOND,
         until: until * MILLISECOND,
     };
     match kind {
@@ -146,6 +148,8 @@ fn network_faults(random: &mut fastrand::Rng, kind: Kind) -> NetworkFaults {
         duplication: random.u32(0..=1000),
         lateness: random.u32(0..=500),
         latest: random.u64(0..=5 * MILLISECOND),
+        hold_ups: random.u32(0..=100),
+        longest: random.u64(0..=5 * MILLISECOND),
         until: match kind {
             Kind::Isolation => 8_000 * MILLISECOND,
             _ => random.u64(10 * MILLISECOND..60 * MILLISECOND),

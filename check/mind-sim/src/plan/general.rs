@@ -97,7 +97,9 @@ fn network_faults(random: &mut fastrand::Rng) -> NetworkFaults {
         loss: up_to(300),
         duplication: up_to(500),
         lateness: up_to(300),
+        hold_ups: up_to(100),
         latest: random.u64(0..=5 * MILLISECOND),
+        longest: random.u64(0..=5 * MILLISECOND),
         until,
     }
 }

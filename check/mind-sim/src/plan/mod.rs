@@ -149,6 +149,10 @@ pub struct NetworkFaults {
     pub lateness: u32,
     /// How late a packet may be, in nanoseconds.
     pub latest: u64,
+    /// Of 1000 packets that reach the switch, how many are held up there after they have read its tables.
+    pub hold_ups: u32,
+    /// How long at most, in nanoseconds.
+    pub longest: u64,
     /// When the faults stop, in nanoseconds.
     pub until: u64,
 }
@@ -385,6 +389,8 @@ pub(crate) fn calm(until: u64) -> Plan {
             duplication: 0,
             lateness: 0,
             latest: 0,
+            hold_ups: 0,
+            longest: 0,
             until,
         },
         disturbances: Vec::new(),

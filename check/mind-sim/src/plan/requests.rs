@@ -65,6 +65,8 @@ pub(super) fn plan(seed: u64) -> Plan {
             duplication: random.u32(0..=200),
             lateness: random.u32(0..=100),
             latest: random.u64(0..=MILLISECOND),
+            hold_ups: random.u32(0..=50),
+            longest: random.u64(0..=5 * MILLISECOND),
             until,
         },
         disturbances,

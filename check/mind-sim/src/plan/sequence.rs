@@ -175,6 +175,8 @@ pub(super) fn plan(seed: u64) -> Plan {
             duplication: 0,
             lateness: 0,
             latest: 0,
+            hold_ups: 0,
+            longest: 0,
             until: MILLISECOND + count * length,
         },
         disturbances: script.disturbances,

@@ -71,12 +71,7 @@ impl World<'_> {
                     self.act(operation, &act);
                     return self.step_later();
                 }
-                // Each packet is handled in one step.
-                Output::WaitForPackets { operation } => {
-                    let result = Seen::Done(Ok(()));
-                    self.controller
-                        .handle(now, Input::Done { operation, result });
-                }
+                Output::WaitForPackets { operation } => self.wait_for_packets(operation),
                 Output::Order {
                     session,
                     order,
@@ -120,6 +115,10 @@ impl World<'_> {
                         self.lost_vmas.remove(&Va(*va));
                     }
                 }
+                Seen::Done(Ok(()))
+            }
+            Act::GiveSlots { slots } => {
+                self.retire(slots.clone());
                 Seen::Done(Ok(()))
             }
             act => self

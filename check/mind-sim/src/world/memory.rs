@@ -12,13 +12,17 @@ use mind_machines::{Node, controller::Session, datagram::Datagram, memory::Memor
 
 use crate::{
     Flaw,
-    plan::Image,
+    plan::{Image, NetworkFaults},
     trace::What,
     world::{Event, World},
 };
 
-/// The longest that a packet takes which is not late, in nanoseconds.
-const LONGEST: u64 = 10_000;
+/// The longest that a packet takes, in nanoseconds.
+const fn longest(faults: NetworkFaults) -> u64 {
+    /// One that is neither late nor held up.
+    const USUAL: u64 = 10_000;
+    USUAL + faults.latest + faults.longest
+}
 
 impl World<'_> {
     /// A memory blade is registered: it is empty. Requests to an earlier incarnation look like those to this one, and must
@@ -26,7 +30,7 @@ impl World<'_> {
     pub(crate) fn begin_memory(&mut self, number: u8) {
         self.memories.insert(number, Memory::new(self.memory_pages));
         if !self.is_starting {
-            let gone = self.queue.now() + self.plan.network_faults.latest + LONGEST;
+            let gone = self.queue.now() + longest(self.plan.network_faults);
             self.deaf_until.insert(number, gone);
         }
     }

@@ -6,7 +6,7 @@
 //! * [`controller`], [`takeover`], [`connection`], [`agent`]: the controller, and those that it has to do with,
 //! * [`memory`]: memory blades,
 //! * [`host`], [`mapped`]: the state of a blade, and of the mapped areas,
-//! * [`network`], [`queue`]: cables and the clock,
+//! * [`network`], [`held`], [`queue`]: cables, packets that are held up in the switch, and the clock,
 //! * [`disturb`], [`triggers`], [`flaws`]: disturbances, effects that follow events, and machines broken on purpose,
 //! * [`checker`], [`promises`], [`quiet`]: the checks at every load, at every answer and denial, and at rest.
 
@@ -17,6 +17,7 @@ mod connection;
 mod controller;
 mod disturb;
 mod flaws;
+mod held;
 pub(crate) mod host;
 mod incarnation;
 pub(crate) mod mapped;
@@ -52,7 +53,7 @@ use mind_machines::{
     },
     datagram::{Body, Datagram, PageRequest},
     memory::Memory,
-    switch::Switch,
+    switch::{Switch, View},
 };
 
 use crate::{
@@ -64,6 +65,7 @@ use crate::{
     world::checker::Checker,
     world::connection::{Connection, Message},
     world::disturb::KEEPER,
+    world::held::Held,
     world::host::Machine,
     world::mapped::Mapped,
     world::network::Network,
@@ -85,6 +87,8 @@ pub use checker::Wrong;
 pub(crate) enum Event {
     /// A packet arrives at the switch, from a host.
     Up(Node, Datagram<Image>),
+    /// A packet goes on that was held up in the switch.
+    HeldUp(u64),
     /// A packet arrives at a host.
     Down(Node, Datagram<Image>),
     /// A thread goes on, unless it has gone on since.
@@ -134,6 +138,7 @@ pub(crate) struct World<'a> {
     pub(crate) random: fastrand::Rng,
     pub(crate) network: Network,
     pub(crate) switch: Switch,
+    pub(crate) held: Held,
     /// What the memory blades that are up keep.
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
     /// Until when memory blades do not listen.
@@ -233,6 +238,7 @@ impl<'a> World<'a> {
             random: generator(plan.seed, 2),
             network: Network::new(plan.seed, plan.network_faults),
             switch: Switch::new(slots),
+            held: Held::default(),
             memories: BTreeMap::new(),
             deaf_until: BTreeMap::new(),
             memory_pages,
@@ -347,6 +353,7 @@ impl<'a> World<'a> {
         };
         match event {
             Event::Up(node, packet) => self.at_switch(node, packet),
+            Event::HeldUp(number) => self.goes_on(number),
             Event::Down(Node::Compute(blade), packet) => self.at_blade(blade, packet),
             Event::Down(Node::Memory(memory), packet) => self.at_memory(memory, packet),
             Event::Run(thread, turn) => self.run_thread(thread, turn),
@@ -413,10 +420,14 @@ impl<'a> World<'a> {
         }
     }
 
-    fn at_switch(&mut self, from: Node, packet: Datagram<Image>) {
+    /// The switch handles a packet: one that comes in now, or one that came in when the tables were as in `view`.
+    fn pass(&mut self, from: Node, packet: Datagram<Image>, view: Option<&View>) {
         let before = self.word_of(&packet);
         let word = before.map(|(_, word)| word);
-        let handled = self.switch.handle(from, packet);
+        let handled = match view {
+            None => self.switch.handle(from, packet),
+            Some(view) => self.switch.handle_late(view, from, packet),
+        };
         self.break_switch(from);
         let happening = Happening::of_packet(&packet, handled.verdict);
         if let Some((word, happening)) = word.zip(happening) {

@@ -23,14 +23,17 @@ pub(crate) struct Network {
     seed: u64,
     network_faults: NetworkFaults,
     cables: BTreeMap<(Node, Direction), Cable>,
+    /// Draws which packets are held up in the switch.
+    hold_ups: fastrand::Rng,
 }
 
 impl Network {
-    pub(crate) const fn new(seed: u64, network_faults: NetworkFaults) -> Self {
+    pub(crate) fn new(seed: u64, network_faults: NetworkFaults) -> Self {
         Self {
             seed,
             network_faults,
             cables: BTreeMap::new(),
+            hold_ups: generator(seed, 0x2_0000),
         }
     }
 
@@ -58,6 +61,17 @@ impl Network {
             let cable = self.cable(node, way);
             cable.down_until = cable.down_until.max(until);
         }
+    }
+
+    /// How long a packet that reaches the switch at `now` is held up there, in nanoseconds; `None` if it is not.
+    pub(crate) fn hold_up(&mut self, now: u64) -> Option<u64> {
+        let NetworkFaults {
+            hold_ups, longest, ..
+        } = self.network_faults;
+        let is_held_up = hold_ups > 0
+            && now < self.network_faults.until
+            && self.hold_ups.u32(0..1000) < hold_ups;
+        is_held_up.then(|| self.hold_ups.u64(0..=longest))
     }
 
     /// The delays of the copies of a packet that is sent at `now`, in nanoseconds.
@@ -104,6 +118,8 @@ mod tests {
         duplication: 500,
         lateness: 200,
         latest: MILLISECOND,
+        hold_ups: 100,
+        longest: MILLISECOND,
         until: UNTIL,
     };
 
@@ -132,6 +148,15 @@ mod tests {
         let late = late * 1_000 / copies.clone().count();
         assert!((180..220).contains(&late), "{late}");
         assert!(copies.max() < Some(&(TRANSIT.end + MILLISECOND)));
+    }
+
+    #[test]
+    fn packets_are_held_up_as_often_as_the_faults_say_until_they_stop() {
+        let mut network = Network::new(1, BAD);
+        let held: Vec<u64> = (0..10_000).filter_map(|_| network.hold_up(0)).collect();
+        assert!((900..1_100).contains(&held.len()), "{}", held.len());
+        assert!(held.iter().all(|delay| *delay <= MILLISECOND));
+        assert_eq!(network.hold_up(UNTIL), None);
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl World<'_> {
         self.is_down = true;
         self.late = late;
         self.forget_step();
+        self.held.forget_waits();
         let mut lost = self.close_connections();
         lost.sort_unstable();
         for session in lost {

@@ -23,6 +23,7 @@ cases![
     a_write_back_needs_no_permission_any_more,
     a_write_back_of_a_sharer_is_refused,
     a_write_back_of_a_former_owner_is_refused,
+    a_write_back_that_finds_a_freed_slot_is_to_come_again,
     a_write_back_without_a_slot_is_refused,
     a_write_back_to_a_memory_blade_that_is_gone_is_refused,
     the_owners_operation_goes_to_memory,
@@ -86,14 +87,18 @@ fn a_write_back_of_a_sharer_is_refused(world: &mut World) {
 fn a_write_back_of_a_former_owner_is_refused(world: &mut World) {
     world.set_word(State::Modified, [1]);
     is_not_the_owner(world);
-    world.set_word(State::Free, [0]);
-    is_not_the_owner(world);
     for was in [Prior::Invalid, Prior::Shared, Prior::Lost] {
         world.set_held(was, [0]);
         is_not_the_owner(world);
     }
     world.set_held(Prior::Modified, [1]);
     is_not_the_owner(world);
+}
+
+fn a_write_back_that_finds_a_freed_slot_is_to_come_again(world: &mut World) {
+    world.set_word(State::Free, [0]);
+    let run = world.send(0, &write_back(0, PAGE, 12, &pattern(1)));
+    run.met(Verdict::Moved).refused(compute(0), Refusal::Busy);
 }
 
 fn a_write_back_without_a_slot_is_refused(world: &mut World) {
