@@ -109,6 +109,8 @@ fn no_blade_starves() {
         duplication: 0,
         lateness: 0,
         latest: 0,
+        hold_ups: 0,
+        longest: 0,
         until: 0,
     };
     let late = NetworkFaults {
