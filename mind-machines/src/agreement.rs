@@ -83,6 +83,26 @@ pub enum Disagreement {
     },
 }
 
+impl Disagreement {
+    /// An address that it is about, if it is about one.
+    pub const fn page(&self) -> Option<Va> {
+        match self {
+            Self::Closing(page)
+            | Self::Elsewhere { page, .. }
+            | Self::Uncovered { page, .. } => Some(*page),
+            Self::Stray {
+                region: Some(region),
+                ..
+            } => Some(region.base()),
+            Self::Entry { .. }
+            | Self::Stray { region: None, .. }
+            | Self::Locked { .. }
+            | Self::Gone { .. }
+            | Self::Slots { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,13 +1,17 @@
-//! What of the two machines was covered: pairs of every kind of directory word and every event of a
-//! word, and of every phase of a page and every event of a page. Counted at each packet, each step
-//! of the controller and each [step](mind_machines::compute::Action::Stepped) of a page.
+//! What of the machines was covered: pairs of every kind of directory word and every event of a word, of every phase of
+//! a page and every event of a page, and of every phase of the controller's operations and what they meet there. Counted
+//! at each packet, each step of the controller, each [step](mind_machines::compute::Action::Stepped) of a page, and
+//! whenever an operation goes on or the controller dies.
 
 mod never;
 mod word;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use mind_machines::compute::page::{Event, Phase};
+use mind_machines::{
+    compute::page::{Event, Phase},
+    controller::phase::{self, Incident},
+};
 
 pub use word::{Happening, Kind};
 
@@ -15,6 +19,8 @@ pub use word::{Happening, Kind};
 type Words = [[u64; Happening::ALL.len()]; Kind::ALL.len()];
 /// Phases of pages by events.
 type Pages = [[u64; Event::KINDS.len()]; Phase::ALL.len()];
+/// Phases of the controller's operations by what they meet.
+type Operations = BTreeMap<(phase::Phase, Incident), u64>;
 
 /// A state and an event in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +29,8 @@ pub enum Pair {
     Word(Kind, Happening),
     /// To a page on a blade.
     Page(Phase, Event),
+    /// To an operation of the controller's.
+    Operation(phase::Phase, Incident),
 }
 
 impl Pair {
@@ -36,7 +44,11 @@ impl Pair {
             let all = Event::KINDS.into_iter();
             all.map(move |event| Self::Page(phase, event))
         });
-        words.chain(pages)
+        let operations = phase::Phase::ALL.iter().flat_map(|phase| {
+            let all = Incident::ALL.iter();
+            all.map(|incident| Self::Operation(*phase, *incident))
+        });
+        words.chain(pages).chain(operations)
     }
 
     /// Whether the other one is counted as the same pair.
@@ -60,6 +72,7 @@ impl fmt::Display for Pair {
         match self {
             Self::Word(kind, happening) => write!(f, "word {kind}: {happening}"),
             Self::Page(phase, event) => write!(f, "page {phase:?}: {event:?}"),
+            Self::Operation(phase, incident) => write!(f, "operation {phase:?}: {incident:?}"),
         }
     }
 }
@@ -69,6 +82,7 @@ impl fmt::Display for Pair {
 pub struct Coverage {
     words: Words,
     pages: Pages,
+    operations: Operations,
 }
 
 fn place<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
@@ -85,6 +99,9 @@ impl Coverage {
             Pair::Page(phase, event) => {
                 let row = self.pages.get_mut(place(&Phase::ALL, &phase)?)?;
                 row.get_mut(place(&Event::KINDS, &event.kind())?)
+            }
+            Pair::Operation(phase, incident) => {
+                Some(self.operations.entry((phase, incident)).or_default())
             }
         }
     }
@@ -109,6 +126,9 @@ impl Coverage {
         let theirs = other.words.as_flattened().iter();
         let theirs = theirs.chain(other.pages.as_flattened());
         mine.zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        for (pair, count) in &other.operations {
+            *self.operations.entry(*pair).or_default() += count;
+        }
     }
 
     /// How many pairs can happen, and how many of them did.

@@ -59,11 +59,8 @@ impl Failure {
             | Self::Written(_, page)
             | Self::Forgotten(_, page)
             | Self::Silent(page) => Some(*page),
-            Self::Endless(_)
-            | Self::Stuck(_)
-            | Self::Gone(_)
-            | Self::Busy(_)
-            | Self::Disagreement(_) => None,
+            Self::Disagreement(disagreement) => disagreement.page(),
+            Self::Endless(_) | Self::Stuck(_) | Self::Gone(_) | Self::Busy(_) => None,
         }
     }
 }
@@ -204,6 +201,7 @@ impl History<'_> {
                     // The controller's input is shown instead.
                     Disturbance::Change(..)
                     | Disturbance::Mapping(..)
+                    | Disturbance::Counts
                     | Disturbance::ControllerDies { .. } => return None,
                     Disturbance::Unzeroed { memory, .. }
                     | Disturbance::MemoryCrash { memory, .. } => Node::Memory(*memory),

@@ -22,6 +22,7 @@ use super::{
     },
     index::Errand,
     operation::{Claim, Finding, Operation, Otherwise, Purpose, Task, Waits},
+    phase::Incident,
 };
 
 impl Controller {
@@ -125,6 +126,7 @@ impl Controller {
     /// A session has ended: the blade whose agent it was is gone.
     pub(super) fn closed(&mut self, session: Session) {
         for id in self.index.of_session(session) {
+            self.meets(id, Incident::NotAwaited);
             // Nobody gets the answer; an agent that comes back asks again.
             if let Some(operation) = self.operations.get_mut(&id) {
                 operation.asker = None;

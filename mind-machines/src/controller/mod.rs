@@ -12,6 +12,7 @@
 //! * [`interface`]: what goes in and comes out,
 //! * [`books`]: what the controller knows, and what tables should hold because of that,
 //! * `operation`: operations, their tasks and claims; `index`: which of them may go on, and how they are found,
+//! * [`phase`]: what operations meet in which phase,
 //! * `decide`: what a request means,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
 //! * `reclaim`: slots are taken back when few are left,
@@ -40,6 +41,7 @@ mod leaving;
 #[cfg(feature = "model")]
 mod model;
 mod operation;
+pub mod phase;
 pub mod procedure;
 mod reclaim;
 mod regions;
@@ -60,6 +62,7 @@ pub use interface::{
 
 use books::{Answer, Books, blades::Incarnation, records, tables};
 use index::{Condition, Index};
+use phase::{Incident, Phase};
 use operation::{Asker, Claim, Operation, Otherwise, Task, Waits};
 use sessions::Sessions;
 
@@ -101,6 +104,8 @@ pub struct Config {
     /// Outputs that may wait: while there are so many, whoever drives the controller asks for them before it hands in
     /// anything else.
     pub outputs: usize,
+    /// Whether it notes what operations meet ([`Controller::take_incidents`]).
+    pub is_watched: bool,
 }
 
 impl Config {
@@ -124,6 +129,7 @@ impl Config {
             operations: 4096,
             answers: 256,
             outputs: 4096,
+            is_watched: false,
         }
     }
 }
@@ -193,6 +199,8 @@ pub struct Controller {
     next_order: u64,
     departed: Vec<Departed>,
     outbox: VecDeque<Output>,
+    /// What operations have met; empty unless that is watched.
+    incidents: Vec<(Phase, Incident)>,
     /// Requests that came while it took over; they are carried out when it has.
     backlog: VecDeque<Input>,
 }
@@ -238,6 +246,7 @@ impl Controller {
             next_order: 0,
             departed: Vec::new(),
             outbox: VecDeque::new(),
+            incidents: Vec::new(),
             backlog: VecDeque::new(),
         }
     }
@@ -326,7 +335,13 @@ impl Controller {
                 id,
                 incarnation,
             } => self.resumes(session, id, incarnation),
-            Input::Report { order, result } => self.reported(order, result),
+            Input::Report { order, result } => {
+                let incident = match result {
+                    Ok(_) => Incident::CarriedOut,
+                    Err(_) => Incident::NotCarriedOut,
+                };
+                self.reported(order, result, incident);
+            }
             Input::Closed(session) => self.closed(session),
             Input::Short if !self.is_serving() => {}
             Input::Short => self.short(),
@@ -337,9 +352,14 @@ impl Controller {
                 if let Some(operation) = self.operations.get_mut(&id)
                     && operation.waits == Waits::Seen
                 {
+                    let incident = match result {
+                        Seen::Done(Err(_)) => Incident::NotDone,
+                        _ => Incident::Done,
+                    };
                     operation.seen = Some(result);
                     operation.waits = Waits::Nothing;
                     self.index.seen(id);
+                    self.meets(id, incident);
                 }
             }
         }
@@ -412,6 +432,7 @@ impl Controller {
             return;
         };
         self.index.take(id);
+        self.goes_on(&operation);
         operation.is_admitted = true;
         operation.waits = Waits::Nothing;
         if let Some(task) = operation.tasks.pop() {
@@ -539,11 +560,12 @@ impl Controller {
     }
 
     /// An order is answered. An answer that nothing waits for is ignored.
-    fn reported(&mut self, number: u64, result: Result<Report, Failure>) {
+    fn reported(&mut self, number: u64, result: Result<Report, Failure>, incident: Incident) {
         let Some(order) = self.orders.remove(&number) else {
             return;
         };
         self.index.answered(number, &order);
+        self.meets(order.operation, incident);
         if let Some(operation) = self.operations.get_mut(&order.operation) {
             operation.heard.push((order.to, result));
         }
@@ -555,14 +577,16 @@ impl Controller {
             let to = self.orders.get(&number).map(|order| order.to);
             let name = to.map_or_else(|| "an agent".to_owned(), |to| self.name_of(to));
             let message = format!("{name} did not do in time what it was told to");
-            self.reported(number, Err(Failure::new(Errno::EIO, message)));
+            let failure = Failure::new(Errno::EIO, message);
+            self.reported(number, Err(failure), Incident::TooLate);
         }
     }
 
     /// All orders to an agent have failed.
     fn fail_orders(&mut self, to: Incarnation) {
         for number in self.index.orders_to(to) {
-            self.reported(number, Err(self.not_connected(to)));
+            let failure = self.not_connected(to);
+            self.reported(number, Err(failure), Incident::CutOff);
         }
     }
 

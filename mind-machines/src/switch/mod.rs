@@ -48,6 +48,13 @@ pub struct Switch {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View(Arc<Tables>);
 
+impl View {
+    /// The tables.
+    pub fn tables(&self) -> &Tables {
+        &self.0
+    }
+}
+
 /// What became of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Handled<P> {

@@ -4,7 +4,10 @@ use mind_common::{
     directory::{Prior, State},
     refusal::Refusal,
 };
-use mind_machines::compute::page::{Event, Phase};
+use mind_machines::{
+    compute::page::{Event, Phase},
+    controller::phase::{self, Incident},
+};
 
 use super::{Happening, Kind, Pair};
 
@@ -13,6 +16,7 @@ pub(super) fn why(pair: Pair) -> Option<&'static str> {
     match pair {
         Pair::Word(kind, happening) => of_word(kind, happening),
         Pair::Page(phase, event) => of_page(phase, event.kind()),
+        Pair::Operation(phase, incident) => of_operation(phase, incident),
     }
 }
 
@@ -83,4 +87,8 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+fn of_operation(_phase: phase::Phase, _incident: Incident) -> Option<&'static str> {
+    None
 }

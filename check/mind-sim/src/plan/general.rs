@@ -5,7 +5,7 @@ use mind_machines::Node;
 
 use super::{
     Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
-    OnLoss, Op, Place, Plan, Program, QUICK, blade, generator,
+    OnLoss, Op, Place, Plan, Program, QUICK, blade, generator, requests,
 };
 
 /// The run of a seed.
@@ -23,6 +23,10 @@ pub(super) fn plan(seed: u64) -> Plan {
     let network_faults = network_faults(random);
     let programs = programs(random, blades, &areas);
     let disturbances = disturbances(random, blades, memories, &areas, network_faults.until);
+    let triggers = match random.bool() {
+        true => vec![requests::dies_in_a_phase(random, blades)],
+        false => Vec::new(),
+    };
     Plan {
         seed,
         blades,
@@ -43,7 +47,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         load: Load::default(),
         network_faults,
         disturbances,
-        triggers: Vec::new(),
+        triggers,
         flaw: None,
     }
 }
@@ -251,6 +255,11 @@ fn disturbances(
                     lasts: duration(random),
                 },
                 14 | 15 => exit(random, compute, area.domain),
+                16 if random.bool() => Disturbance::Counts,
+                16 if crashes => Disturbance::Unable {
+                    blade: compute,
+                    lasts: random.u64(0..20 * MILLISECOND),
+                },
                 12 | 13 => Disturbance::Mapping(mapping(random), number),
                 _ => Disturbance::LinkDown {
                     node: if random.u8(0..5) == 0 {

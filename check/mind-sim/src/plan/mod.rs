@@ -217,6 +217,15 @@ pub enum Disturbance {
         /// For how long, in nanoseconds.
         lasts: u64,
     },
+    /// The agent of a compute blade cannot do what it is told.
+    Unable {
+        /// Of which blade.
+        blade: BladeId,
+        /// For how long, in nanoseconds.
+        lasts: u64,
+    },
+    /// An operator asks what compute blades count.
+    Counts,
     /// The program in TC is gone from a compute blade's port.
     WithoutTc {
         /// Of which blade.
@@ -288,6 +297,7 @@ impl Disturbance {
             | Self::Hang { blade, .. }
             | Self::Exit { blade, .. }
             | Self::WithoutTc { blade, .. }
+            | Self::Unable { blade, .. }
             | Self::Disconnect { blade, .. }
             | Self::LinkDown {
                 node: Node::Compute(blade),
@@ -298,6 +308,7 @@ impl Disturbance {
             | Self::Mapping(..)
             | Self::ControllerDies { .. }
             | Self::MemoryCrash { .. }
+            | Self::Counts
             | Self::Unzeroed { .. } => None,
         }
     }
@@ -309,6 +320,8 @@ impl Disturbance {
             Self::ControllerDies { .. }
             | Self::MemoryCrash { .. }
             | Self::Unzeroed { .. }
+            | Self::Unable { .. }
+            | Self::Counts
             | Self::WithoutTc { .. }
             | Self::LinkDown { .. }
             | Self::Hang { .. }
@@ -429,8 +442,9 @@ impl Plan {
             });
         let disturbances = self.disturbances.iter().copied().chain(followers);
         let ends = disturbances.map(|(at, what)| match what {
-            Disturbance::Change(..) | Disturbance::Mapping(..) => at,
+            Disturbance::Change(..) | Disturbance::Mapping(..) | Disturbance::Counts => at,
             Disturbance::Hang { lasts, .. }
+            | Disturbance::Unable { lasts, .. }
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Exit { back, .. } => at.saturating_add(back),

@@ -3,7 +3,8 @@
 
 use mind_machines::{
     Node,
-    compute::page::{Event, Phase},
+    compute::page::{self, Event},
+    controller::phase::{Incident, Phase},
 };
 
 use super::{
@@ -43,10 +44,11 @@ pub(super) fn plan(seed: u64) -> Plan {
         true => random.usize(1..=4),
         false => 1024,
     };
-    let triggers = match capacity < 1024 && random.bool() {
+    let mut triggers = match capacity < 1024 && random.bool() {
         true => vec![evicted_in_vain(random, memories)],
         false => Vec::new(),
     };
+    triggers.push(dies_in_a_phase(random, blades));
     Plan {
         seed,
         blades,
@@ -83,8 +85,25 @@ fn evicted_in_vain(random: &mut fastrand::Rng, memories: u8) -> Trigger {
         noticed: 0,
         back: random.u64(MILLISECOND..3 * MILLISECOND),
     };
-    let evicted = Pair::Page(Phase::Modified, Event::Evict);
+    let evicted = Pair::Page(page::Phase::Modified, Event::Evict);
     Trigger::new(evicted, 20, Effect::Happens(crash), 0)
+}
+
+/// The controller dies soon after an operation has met something in some phase.
+pub(super) fn dies_in_a_phase(random: &mut fastrand::Rng, blades: u8) -> Trigger {
+    let phase = Phase::ALL[random.usize(0..Phase::ALL.len())];
+    let incident = match random.u8(0..4) {
+        0 => Incident::Over,
+        1 => Incident::CarriedOut,
+        _ => Incident::Done,
+    };
+    let dies = Disturbance::ControllerDies {
+        moment: Moment::Outputs(random.u64(0..4)),
+        back: random.u64(0..20 * MILLISECOND),
+        late: (random.u8(0..4) == 0).then(|| blade(random.u8(0..blades))),
+    };
+    let one_in = random.u32(1..=20);
+    Trigger::new(Pair::Operation(phase, incident), one_in, Effect::Happens(dies), 0)
 }
 
 /// One or two threads a blade and domain, of which every fifth operation is a request.
@@ -138,7 +157,7 @@ fn disturbances(
             let area = random.usize(0..areas.len());
             let page = random.u64(0..areas[area].pages());
             let compute = blade(random.u8(0..blades));
-            let what = match random.u8(0..20) {
+            let what = match random.u8(0..23) {
                 0..3 => Disturbance::Change(Change::Reset, area, page),
                 3..7 => Disturbance::Change(Change::Split, area, page),
                 7..10 => Disturbance::Change(Change::Merge, area, page),
@@ -159,6 +178,11 @@ fn disturbances(
                     lasts: random.u64(0..20 * MILLISECOND),
                 },
                 18 => general::exit(random, compute, areas[area].domain),
+                19 | 20 => Disturbance::Counts,
+                21 => Disturbance::Unable {
+                    blade: compute,
+                    lasts: random.u64(0..10 * MILLISECOND),
+                },
                 _ => Disturbance::LinkDown {
                     node: Node::Memory(random.u8(0..memories)),
                     lasts: random.u64(0..10 * MILLISECOND),

@@ -108,6 +108,10 @@ impl fmt::Display for Disturbance {
             Self::Unzeroed { memory, lasts } => {
                 write!(f, "m{memory} cannot zero for {}", Micros(lasts))
             }
+            Self::Unable { blade, lasts } => {
+                write!(f, "the agent of {blade} can do nothing for {}", Micros(lasts))
+            }
+            Self::Counts => write!(f, "an operator asks what blades count"),
             Self::WithoutTc { blade, lasts } => {
                 write!(f, "no TC for {blade} for {}", Micros(lasts))
             }

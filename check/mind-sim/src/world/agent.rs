@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use mind_api::{
-    errno::Failure as Refused,
+    errno::{Errno, Failure as Refused},
     message::{BladeKind, Command, Registration, Reply, Report, Request},
 };
 use mind_common::{
@@ -314,7 +314,15 @@ impl World<'_> {
     }
 
     fn command_blade(&mut self, session: Session, blade: BladeId, order: u64, command: &Command) {
+        let is_unable = self.unable_until.get(&blade) > Some(&self.queue.now());
         match *command {
+            Command::FlushRange { .. } | Command::CountCache if is_unable => {
+                let message = "it cannot be done".to_owned();
+                self.report(session, order, Err(Refused::new(Errno::EIO, message)));
+            }
+            Command::CountCache => {
+                self.report(session, order, Ok(Report::Cache(Box::default())));
+            }
             Command::FlushRange { va, length } => {
                 self.flush(blade, Va(va), length, None, Flush::Order(session, order));
             }
@@ -326,8 +334,7 @@ impl World<'_> {
             Command::ZeroPages { .. }
             | Command::FencePages { .. }
             | Command::FenceBlade { .. }
-            | Command::Identify
-            | Command::CountCache => {}
+            | Command::Identify => {}
         }
     }
 }

@@ -210,7 +210,8 @@ impl World<'_> {
                 refusal,
             } => self.failed(blade, page, access, refusal),
             Action::Lost { page, .. } => {
-                if !host.is_cut && !self.is_vma_lost(page.page) {
+                let is_registered = !host.is_cut;
+                if is_registered && !self.is_vma_lost(page.page) && !self.is_closed(page.page) {
                     self.fail(Failure::Refused(blade, page.page));
                 }
                 let va = page.page.0;

@@ -11,6 +11,9 @@ use crate::world::{Event, World};
 /// How long a message between the controller and an agent takes, in nanoseconds.
 const TRANSIT: std::ops::Range<u64> = 20_000..200_000;
 
+/// How long an operator stays that does not wait for its answer, in nanoseconds.
+const STAYS: std::ops::Range<u64> = 0..1_000_000;
+
 /// What the controller sends to an agent.
 pub(crate) enum Message {
     /// The answer to the request with that number.
@@ -92,6 +95,15 @@ impl World<'_> {
         let delay = self.transit();
         self.queue
             .after(delay, Event::ToController(OPERATOR, input));
+        if self.random.bool() {
+            let stays = self.random.u64(STAYS);
+            self.queue.after(stays, Event::OperatorLeaves);
+        }
+    }
+
+    /// All operators end their connections, whether or not they have their answers.
+    pub(crate) fn operator_leaves(&mut self) {
+        self.tell_controller(Input::Closed(OPERATOR));
     }
 
     /// Something arrives at the controller.

@@ -61,6 +61,10 @@ impl World<'_> {
                 back,
             } => self.crash_memory(memory, noticed, back),
             Disturbance::Unzeroed { memory, lasts } => self.mapped.unzero(memory, now + lasts),
+            Disturbance::Unable { blade, lasts } => {
+                self.unable_until.insert(blade, now + lasts);
+            }
+            Disturbance::Counts => self.operate(Request::ListCaches { from: 0, limit: 4 }),
             Disturbance::WithoutTc { blade, lasts } => {
                 let node = Node::Compute(blade);
                 self.switch.tables_mut().without_tc.insert(node);

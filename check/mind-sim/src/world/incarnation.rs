@@ -70,8 +70,14 @@ impl World<'_> {
 
     /// A blade crashes; the controller finds out, and the blade registers again.
     pub(crate) fn crash(&mut self, blade: BladeId, noticed: u64, back: u64) {
-        if self.end(blade, noticed) {
-            self.queue.after(back, Event::Begin(Node::Compute(blade)));
+        let node = Node::Compute(blade);
+        let agent = self.agents.get(&node);
+        let is_joining = agent.is_some_and(|agent| agent.incarnation.is_none());
+        if is_joining {
+            self.end_agent(node, noticed);
+        }
+        if is_joining || self.end(blade, noticed) {
+            self.queue.after(back, Event::Begin(node));
         }
     }
 

@@ -60,6 +60,12 @@ impl World<'_> {
         before.is_some_and(|(va, length)| page.0 < va.0 + length)
     }
 
+    /// Whether the page is in no vma, or in one that is being unmapped.
+    pub(crate) fn is_closed(&self, page: Va) -> bool {
+        let vma = self.controller.books().domains.vma_at(page);
+        vma.is_none_or(|vma| vma.is_closing)
+    }
+
     pub(crate) fn at_memory(&mut self, number: u8, mut packet: Datagram<Image>) {
         let node = Node::Memory(number);
         self.record(What::Arrived(node, packet));

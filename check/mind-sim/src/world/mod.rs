@@ -103,6 +103,8 @@ pub(crate) enum Event {
     Step,
     /// A message of an agent arrives at the controller, or one of an operator.
     ToController(Session, Input),
+    /// An operator ends its connection.
+    OperatorLeaves,
     /// A message of the controller arrives at an agent.
     ToAgent(Session, Message),
     /// The controller finds out that a connection has ended.
@@ -143,6 +145,8 @@ pub(crate) struct World<'a> {
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
     /// Until when memory blades do not listen.
     pub(crate) deaf_until: BTreeMap<u8, u64>,
+    /// Until when agents of compute blades cannot do what they are told.
+    pub(crate) unable_until: BTreeMap<BladeId, u64>,
     /// Pages of each memory blade.
     pub(crate) memory_pages: u64,
     pub(crate) config: Config,
@@ -208,9 +212,10 @@ fn threads(plan: &Plan) -> Vec<Thread> {
 fn config(slots: usize) -> Config {
     Config {
         sweep: 4,
-        batch: 4,
+        batch: 2,
         zero: 4 << 12,
         grace: GRACE,
+        is_watched: true,
         ..Config::new([198, 18, 0, 1].into(), slots as u32 + 1)
     }
 }
@@ -241,6 +246,7 @@ impl<'a> World<'a> {
             held: Held::default(),
             memories: BTreeMap::new(),
             deaf_until: BTreeMap::new(),
+            unable_until: BTreeMap::new(),
             memory_pages,
             config: config(slots),
             controller: Controller::new(config(slots)),
@@ -351,6 +357,13 @@ impl<'a> World<'a> {
         let Some(event) = self.unless_hung(event) else {
             return;
         };
+        self.comes(event);
+        for (phase, incident) in self.controller.take_incidents() {
+            self.happened(Pair::Operation(phase, incident), None);
+        }
+    }
+
+    fn comes(&mut self, event: Event) {
         match event {
             Event::Up(node, packet) => self.at_switch(node, packet),
             Event::HeldUp(number) => self.goes_on(number),
@@ -364,6 +377,7 @@ impl<'a> World<'a> {
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
             Event::ToController(session, input) => self.arrived_at_controller(session, input),
+            Event::OperatorLeaves => self.operator_leaves(),
             Event::ToAgent(session, message) => self.message_arrived(session, message),
             Event::Closed(session) => self.closed(session),
             Event::SessionLost(session) => self.session_lost(session),
@@ -422,8 +436,9 @@ impl<'a> World<'a> {
 
     /// The switch handles a packet: one that comes in now, or one that came in when the tables were as in `view`.
     fn pass(&mut self, from: Node, packet: Datagram<Image>, view: Option<&View>) {
-        let before = self.word_of(&packet);
-        let word = before.map(|(_, word)| word);
+        let before = self.word_of(&packet, view);
+        // What is held up may meet words that no other packet does.
+        let word = before.map(|(_, word)| word).filter(|_| view.is_none());
         let handled = match view {
             None => self.switch.handle(from, packet),
             Some(view) => self.switch.handle_late(view, from, packet),
@@ -439,7 +454,7 @@ impl<'a> World<'a> {
             self.tell_controller(Input::Short);
         }
         // A region that was just touched first had no slot before, which is as if it were free.
-        let before = before.or_else(|| Some((self.word_of(&packet)?.0, Word::default())));
+        let before = before.or_else(|| Some((self.word_of(&packet, None)?.0, Word::default())));
         if let Some((slot, before)) = before {
             self.changed(slot, before);
         }
@@ -462,8 +477,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The slot of the page that a compute blade's packet names, and its word.
-    fn word_of(&self, packet: &Datagram<Image>) -> Option<(usize, Word)> {
+    /// The slot of the page that a compute blade's packet names, as the tables say or said, and its word.
+    fn word_of(&self, packet: &Datagram<Image>, view: Option<&View>) -> Option<(usize, Word)> {
         let page = match packet.body {
             Body::Request { page, .. } | Body::Write { page, .. } => page.page,
             Body::Answer { invalidation, .. } | Body::Forward { invalidation, .. } => {
@@ -471,7 +486,8 @@ impl<'a> World<'a> {
             }
             _ => return None,
         };
-        let slot = self.switch.tables().slot(page)?;
+        let tables = view.map_or_else(|| self.switch.tables(), View::tables);
+        let slot = tables.slot(page)?;
         let word = self.switch.slots().get(slot)?.word;
         Some((slot, word))
     }

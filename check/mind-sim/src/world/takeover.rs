@@ -4,10 +4,11 @@ use mind_api::message::Request;
 use mind_common::id::BladeId;
 use mind_machines::{
     Node,
-    controller::{Controller, Input, Session, books::blades::Incarnation},
+    controller::{Controller, Input, Session, books::blades::Incarnation, phase::Incident},
 };
 
 use crate::{
+    coverage::Pair,
     plan::{DYING, GRACE, MILLISECOND, Moment},
     trace::What,
     world::agent::{Purpose, RESTART},
@@ -83,6 +84,10 @@ impl World<'_> {
             return;
         };
         self.record(What::Died);
+        let phases: Vec<_> = self.controller.phases().collect();
+        for phase in phases {
+            self.coverage.count(Pair::Operation(phase, Incident::Died));
+        }
         self.deaths += 1;
         self.is_down = true;
         self.late = late;
