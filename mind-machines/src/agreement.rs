@@ -206,8 +206,11 @@ fn of_word(slot: u32, word: Word, here: BladeSet) -> Option<Disagreement> {
     Some(Disagreement::Gone { slot, word, blade })
 }
 
+/// The region is in a vma, or in memory that was freed, as long as that waits for its blade to come back to be zeroed:
+/// what late packets have opened there is freed before.
 fn of_region(slot: u32, at: &Slot, controller: &Controller) -> Option<Disagreement> {
-    let vmas = &controller.books().domains;
+    let books = controller.books();
+    let vmas = &books.domains;
     let is_mapped = |region: Region| {
         let vma = vmas.vma_with(region.base());
         vma.is_some_and(|vma| {
@@ -215,8 +218,15 @@ fn of_region(slot: u32, at: &Slot, controller: &Controller) -> Option<Disagreeme
             !vma.is_closing && region.base().0 + region.size() <= end
         })
     };
+    let waits_for_blade = |region: Region| {
+        let blade = region.base().slice();
+        blade.is_some_and(|blade| books.blades.here_memory(blade).is_none())
+            && vmas.vma_with(region.base()).is_none()
+            && books.has_memory_for(region)
+    };
     let region = at.region;
-    (!region.is_some_and(is_mapped)).then_some(Disagreement::Stray { slot, region })
+    let is_known = region.is_some_and(|region| is_mapped(region) || waits_for_blade(region));
+    (!is_known).then_some(Disagreement::Stray { slot, region })
 }
 
 fn of_pages(switch: &Switch) -> Option<Disagreement> {
