@@ -87,9 +87,9 @@ impl Disagreement {
     /// An address that it is about, if it is about one.
     pub const fn page(&self) -> Option<Va> {
         match self {
-            Self::Closing(page)
-            | Self::Elsewhere { page, .. }
-            | Self::Uncovered { page, .. } => Some(*page),
+            Self::Closing(page) | Self::Elsewhere { page, .. } | Self::Uncovered { page, .. } => {
+                Some(*page)
+            }
             Self::Stray {
                 region: Some(region),
                 ..

@@ -61,6 +61,16 @@ impl Pair {
         }
     }
 
+    /// In which phases an operation can meet that.
+    pub(crate) fn phases_with(incident: Incident) -> Vec<phase::Phase> {
+        let all = phase::Phase::ALL.iter().copied();
+        let is_possible = |phase: &phase::Phase| {
+            let pair = Self::Operation(*phase, incident);
+            pair.impossible().is_none()
+        };
+        all.filter(is_possible).collect()
+    }
+
     /// Why it is impossible, if it is.
     pub fn impossible(self) -> Option<&'static str> {
         never::why(self)

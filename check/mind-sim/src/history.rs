@@ -202,6 +202,7 @@ impl History<'_> {
                     Disturbance::Change(..)
                     | Disturbance::Mapping(..)
                     | Disturbance::Counts
+                    | Disturbance::OperatorsLeave
                     | Disturbance::ControllerDies { .. } => return None,
                     Disturbance::Unzeroed { memory, .. }
                     | Disturbance::MemoryCrash { memory, .. } => Node::Memory(*memory),

@@ -62,8 +62,8 @@ pub use interface::{
 
 use books::{Answer, Books, blades::Incarnation, records, tables};
 use index::{Condition, Index};
-use phase::{Incident, Phase};
 use operation::{Asker, Claim, Operation, Otherwise, Task, Waits};
+use phase::{Incident, Phase};
 use sessions::Sessions;
 
 /// How long the controller waits, and how much it does at once.

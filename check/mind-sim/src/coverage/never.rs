@@ -91,10 +91,11 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
 
 fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str> {
     use phase::Phase::{
-        Awaiting, Changing, Clearing, Counting, Deciding, EndingProcesses, Exit, Exits, Fencing,
+        Awaiting, Clearing, Counting, Deciding, EndingProcesses, Exit, Exits, Fencing,
         FencingOperations, Finding, Finishing, Flushing, FlushingLost, Forgetting, FreeingNext,
         FreeingRegions, Giving, GivingUp, Installing, Joining, Losing, Mapping, MarkingLost,
-        Reclaiming, Recording, Releasing, Replying, Syncing, TakingOver, Unbegun, Unmapped, Zeroing,
+        Reclaiming, Recording, Releasing, Replying, Syncing, TakingOver, Unbegun, Unmapped,
+        Zeroing,
     };
     Some(match (phase, incident) {
         (
@@ -108,7 +109,8 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
             Incident::Done | Incident::NotDone,
         ) => "it has had nothing done there",
         (_, Incident::NotDone) => {
-            "tables and records of the simulator take everything; the controller's own tests have some that do not"
+            "tables and records of the simulator take everything; the controller's own tests have \
+             some that do not"
         }
         (
             Unbegun | Deciding | Installing | Recording | Giving | Clearing | Reclaiming
@@ -119,9 +121,7 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
         (EndingProcesses | Zeroing, Incident::TooLate) => {
             "a memory blade has as long as it takes, until it is gone"
         }
-        (EndingProcesses, Incident::NotCarriedOut) => {
-            "a memory blade that is there carries it out"
-        }
+        (EndingProcesses, Incident::NotCarriedOut) => "a memory blade that is there carries it out",
         (
             Installing | Recording | Giving | Clearing | FreeingRegions | Flushing | Syncing
             | Finding | Forgetting | EndingProcesses | Losing | Counting,
@@ -131,12 +131,7 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
             Deciding | Clearing | Reclaiming | FreeingRegions | Flushing | Syncing | Forgetting
             | EndingProcesses | MarkingLost | Losing | Zeroing | FlushingLost | TakingOver,
             Incident::NotAwaited,
-        ) => {
-            "an agent asks for it, whose answer waits for it to come back, or nothing asks for it"
-        }
-        (Changing | Counting, _) | (_, Incident::Over | Incident::NotAwaited | Incident::Died) => {
-            return None;
-        }
-        (_, _) => return None,
+        ) => "an agent asks for it, whose answer waits for it to come back, or nothing asks for it",
+        _ => return None,
     })
 }

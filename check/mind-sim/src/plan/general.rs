@@ -5,7 +5,7 @@ use mind_machines::Node;
 
 use super::{
     Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
-    OnLoss, Op, Place, Plan, Program, QUICK, blade, generator, requests,
+    OnLoss, Op, Place, Plan, Program, QUICK, blade, generator, incidents,
 };
 
 /// The run of a seed.
@@ -22,11 +22,15 @@ pub(super) fn plan(seed: u64) -> Plan {
     let areas = areas(random, domains.len());
     let network_faults = network_faults(random);
     let programs = programs(random, blades, &areas);
-    let disturbances = disturbances(random, blades, memories, &areas, network_faults.until);
-    let triggers = match random.bool() {
-        true => vec![requests::dies_in_a_phase(random, blades)],
-        false => Vec::new(),
-    };
+    let until = network_faults.until;
+    let mut disturbances = disturbances(random, blades, memories, &areas, until);
+    let mut triggers = Vec::new();
+    if random.bool() {
+        incidents::dies_in_a_phase(random, &mut disturbances, (blades, memories), until);
+    }
+    if random.u8(0..4) == 0 {
+        triggers = incidents::triggers(random, (blades, memories));
+    }
     Plan {
         seed,
         blades,

@@ -5,11 +5,13 @@
 //! * `general`: runs with a mix of all disturbances,
 //! * `contention`: runs in which all blades access the same few pages,
 //! * `requests`: runs with many requests to the controller at once,
+//! * `incidents`: what the controller's operations meet in a phase, of the last two,
 //! * `sequence`: runs in which blades follow a fixed sequence of steps,
 //! * `text`: plans as text.
 
 mod contention;
 mod general;
+mod incidents;
 mod requests;
 mod sequence;
 pub(crate) mod text;
@@ -18,7 +20,10 @@ use mind_common::{
     addr::{PAGE_SHIFT, PAGE_SIZE},
     id::BladeId,
 };
-use mind_machines::{Node, controller::books::memory::GRANULE};
+use mind_machines::{
+    Node,
+    controller::{books::memory::GRANULE, phase::Phase},
+};
 
 use crate::{
     flaw::Flaw,
@@ -192,6 +197,18 @@ pub enum Moment {
     Outputs(u64),
     /// Right after it has answered that something is mapped, or done, after so many other such answers.
     Answers(u64),
+    /// Before an output, while an operation waits in that phase.
+    Phase(Phase),
+}
+
+impl Moment {
+    /// When the controller dies at the latest that is to die from `at` on, where the network's faults stop at `until`.
+    pub(crate) fn latest(self, at: u64, until: u64) -> u64 {
+        match self {
+            Self::Outputs(_) | Self::Answers(_) => at + DYING,
+            Self::Phase(_) => until.max(at + DYING),
+        }
+    }
 }
 
 /// A disturbance of the system from outside.
@@ -203,7 +220,7 @@ pub enum Disturbance {
     Mapping(Mapping, usize),
     /// The controller dies, and another one takes over with what was recorded and what the switch's tables say.
     ControllerDies {
-        /// When; after 5 ms, if that does not come before.
+        /// When; at its [latest](Moment::latest), if that does not come before.
         moment: Moment,
         /// After how many nanoseconds the other one begins.
         back: u64,
@@ -226,6 +243,8 @@ pub enum Disturbance {
     },
     /// An operator asks what compute blades count.
     Counts,
+    /// All operators end their connections, whether or not they have their answers.
+    OperatorsLeave,
     /// The program in TC is gone from a compute blade's port.
     WithoutTc {
         /// Of which blade.
@@ -309,6 +328,7 @@ impl Disturbance {
             | Self::ControllerDies { .. }
             | Self::MemoryCrash { .. }
             | Self::Counts
+            | Self::OperatorsLeave
             | Self::Unzeroed { .. } => None,
         }
     }
@@ -322,6 +342,7 @@ impl Disturbance {
             | Self::Unzeroed { .. }
             | Self::Unable { .. }
             | Self::Counts
+            | Self::OperatorsLeave
             | Self::WithoutTc { .. }
             | Self::LinkDown { .. }
             | Self::Hang { .. }
@@ -442,13 +463,18 @@ impl Plan {
             });
         let disturbances = self.disturbances.iter().copied().chain(followers);
         let ends = disturbances.map(|(at, what)| match what {
-            Disturbance::Change(..) | Disturbance::Mapping(..) | Disturbance::Counts => at,
+            Disturbance::Change(..)
+            | Disturbance::Mapping(..)
+            | Disturbance::Counts
+            | Disturbance::OperatorsLeave => at,
             Disturbance::Hang { lasts, .. }
             | Disturbance::Unable { lasts, .. }
             | Disturbance::WithoutTc { lasts, .. }
             | Disturbance::Unzeroed { lasts, .. } => at.saturating_add(lasts),
             Disturbance::Exit { back, .. } => at.saturating_add(back),
-            Disturbance::ControllerDies { back, .. } => at.saturating_add(DYING + back + GRACE),
+            Disturbance::ControllerDies { moment, back, .. } => {
+                moment.latest(at, self.network_faults.until) + back + GRACE
+            }
             Disturbance::Disconnect { noticed, found, .. } => at.saturating_add(noticed.max(found)),
             Disturbance::Crash { noticed, back, .. }
             | Disturbance::MemoryCrash { noticed, back, .. } => {

@@ -4,12 +4,11 @@
 use mind_machines::{
     Node,
     compute::page::{self, Event},
-    controller::phase::{Incident, Phase},
 };
 
 use super::{
-    Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
-    OnLoss, Op, Place, Plan, Program, blade, general, generator,
+    Area, Change, DRAWN_WORDS, Disturbance, GRACE, Load, MILLISECOND, Mapping, Moment,
+    NetworkFaults, OnLoss, Op, Place, Plan, Program, blade, general, generator, incidents,
 };
 use crate::{
     coverage::Pair,
@@ -39,16 +38,16 @@ pub(super) fn plan(seed: u64) -> Plan {
         .collect();
     let until = random.u64(20 * MILLISECOND..100 * MILLISECOND);
     let programs = programs(random, blades, &areas);
-    let disturbances = disturbances(random, (blades, memories), &areas, until);
+    let mut disturbances = disturbances(random, (blades, memories), &areas, until);
+    incidents::dies_in_a_phase(random, &mut disturbances, (blades, memories), until);
     let capacity = match random.bool() {
         true => random.usize(1..=4),
         false => 1024,
     };
-    let mut triggers = match capacity < 1024 && random.bool() {
-        true => vec![evicted_in_vain(random, memories)],
-        false => Vec::new(),
-    };
-    triggers.push(dies_in_a_phase(random, blades));
+    let mut triggers = incidents::triggers(random, (blades, memories));
+    if capacity < 1024 && random.bool() {
+        triggers.push(evicted_in_vain(random, memories));
+    }
     Plan {
         seed,
         blades,
@@ -87,23 +86,6 @@ fn evicted_in_vain(random: &mut fastrand::Rng, memories: u8) -> Trigger {
     };
     let evicted = Pair::Page(page::Phase::Modified, Event::Evict);
     Trigger::new(evicted, 20, Effect::Happens(crash), 0)
-}
-
-/// The controller dies soon after an operation has met something in some phase.
-pub(super) fn dies_in_a_phase(random: &mut fastrand::Rng, blades: u8) -> Trigger {
-    let phase = Phase::ALL[random.usize(0..Phase::ALL.len())];
-    let incident = match random.u8(0..4) {
-        0 => Incident::Over,
-        1 => Incident::CarriedOut,
-        _ => Incident::Done,
-    };
-    let dies = Disturbance::ControllerDies {
-        moment: Moment::Outputs(random.u64(0..4)),
-        back: random.u64(0..20 * MILLISECOND),
-        late: (random.u8(0..4) == 0).then(|| blade(random.u8(0..blades))),
-    };
-    let one_in = random.u32(1..=20);
-    Trigger::new(Pair::Operation(phase, incident), one_in, Effect::Happens(dies), 0)
 }
 
 /// One or two threads a blade and domain, of which every fifth operation is a request.
@@ -200,6 +182,15 @@ fn disturbances(
         };
         let area = random.usize(0..areas.len());
         list.push((at, Disturbance::Mapping(mapping, area)));
+    }
+    if random.u8(0..4) == 0 {
+        // A blade is asked what it counts while it hangs, until that is waited for no longer; no controller dies any more.
+        let at = until + 2 * GRACE;
+        let hangs = Disturbance::Hang {
+            blade: blade(random.u8(0..blades)),
+            lasts: random.u64(100 * MILLISECOND..3_000 * MILLISECOND),
+        };
+        list.extend([(at, hangs), (at, Disturbance::Counts)]);
     }
     list.sort_by_key(|(at, _)| *at);
     list

@@ -69,6 +69,7 @@ impl fmt::Display for Moment {
         match self {
             Self::Outputs(outputs) => write!(f, "after {outputs} outputs"),
             Self::Answers(answers) => write!(f, "with an answer, after {answers} others"),
+            Self::Phase(phase) => write!(f, "while an operation waits in phase {phase:?}"),
         }
     }
 }
@@ -109,9 +110,14 @@ impl fmt::Display for Disturbance {
                 write!(f, "m{memory} cannot zero for {}", Micros(lasts))
             }
             Self::Unable { blade, lasts } => {
-                write!(f, "the agent of {blade} can do nothing for {}", Micros(lasts))
+                write!(
+                    f,
+                    "the agent of {blade} can do nothing for {}",
+                    Micros(lasts)
+                )
             }
             Self::Counts => write!(f, "an operator asks what blades count"),
+            Self::OperatorsLeave => write!(f, "all operators leave"),
             Self::WithoutTc { blade, lasts } => {
                 write!(f, "no TC for {blade} for {}", Micros(lasts))
             }

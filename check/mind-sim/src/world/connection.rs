@@ -6,7 +6,10 @@ use mind_machines::{
     controller::{Input, Session, books::Answer},
 };
 
-use crate::world::{Event, World};
+use crate::{
+    plan::Disturbance,
+    world::{Event, World},
+};
 
 /// How long a message between the controller and an agent takes, in nanoseconds.
 const TRANSIT: std::ops::Range<u64> = 20_000..200_000;
@@ -97,12 +100,13 @@ impl World<'_> {
             .after(delay, Event::ToController(OPERATOR, input));
         if self.random.bool() {
             let stays = self.random.u64(STAYS);
-            self.queue.after(stays, Event::OperatorLeaves);
+            self.queue
+                .after(stays, Event::Follow(Disturbance::OperatorsLeave));
         }
     }
 
     /// All operators end their connections, whether or not they have their answers.
-    pub(crate) fn operator_leaves(&mut self) {
+    pub(crate) fn operators_leave(&mut self) {
         self.tell_controller(Input::Closed(OPERATOR));
     }
 

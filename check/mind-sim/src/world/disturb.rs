@@ -65,6 +65,7 @@ impl World<'_> {
                 self.unable_until.insert(blade, now + lasts);
             }
             Disturbance::Counts => self.operate(Request::ListCaches { from: 0, limit: 4 }),
+            Disturbance::OperatorsLeave => self.operators_leave(),
             Disturbance::WithoutTc { blade, lasts } => {
                 let node = Node::Compute(blade);
                 self.switch.tables_mut().without_tc.insert(node);

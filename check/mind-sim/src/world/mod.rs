@@ -103,8 +103,6 @@ pub(crate) enum Event {
     Step,
     /// A message of an agent arrives at the controller, or one of an operator.
     ToController(Session, Input),
-    /// An operator ends its connection.
-    OperatorLeaves,
     /// A message of the controller arrives at an agent.
     ToAgent(Session, Message),
     /// The controller finds out that a connection has ended.
@@ -208,15 +206,29 @@ fn threads(plan: &Plan) -> Vec<Thread> {
 }
 
 /// The controller's configuration, with so many slots beside the one that is never used: it changes few slots and
-/// regions at once, so that packets come between any two.
-fn config(slots: usize) -> Config {
+/// regions at once, so that packets come between any two; in some runs it waits for agents less long than for regions.
+fn config(plan: &Plan, slots: usize) -> Config {
+    let usual = Config::new([198, 18, 0, 1].into(), slots as u32 + 1);
+    let mut random = generator(plan.seed, 6);
+    let batch = random.usize(1..=2);
+    let is_impatient = random.bool();
     Config {
         sweep: 4,
-        batch: 2,
+        batch,
         zero: 4 << 12,
+        flush: if is_impatient {
+            usual.stuck / 2
+        } else {
+            usual.flush
+        },
+        report: if is_impatient {
+            usual.stuck / 2
+        } else {
+            usual.report
+        },
         grace: GRACE,
         is_watched: true,
-        ..Config::new([198, 18, 0, 1].into(), slots as u32 + 1)
+        ..usual
     }
 }
 
@@ -248,8 +260,8 @@ impl<'a> World<'a> {
             deaf_until: BTreeMap::new(),
             unable_until: BTreeMap::new(),
             memory_pages,
-            config: config(slots),
-            controller: Controller::new(config(slots)),
+            config: config(plan, slots),
+            controller: Controller::new(config(plan, slots)),
             is_down: false,
             death: None,
             deaths: 0,
@@ -377,7 +389,6 @@ impl<'a> World<'a> {
             Event::Poll(blade) => self.poll(blade),
             Event::Step => self.step(),
             Event::ToController(session, input) => self.arrived_at_controller(session, input),
-            Event::OperatorLeaves => self.operator_leaves(),
             Event::ToAgent(session, message) => self.message_arrived(session, message),
             Event::Closed(session) => self.closed(session),
             Event::SessionLost(session) => self.session_lost(session),

@@ -9,7 +9,7 @@ use mind_machines::{
 
 use crate::{
     coverage::Pair,
-    plan::{DYING, GRACE, MILLISECOND, Moment},
+    plan::{GRACE, MILLISECOND, Moment},
     trace::What,
     world::agent::{Purpose, RESTART},
     world::{Event, World},
@@ -38,21 +38,24 @@ impl World<'_> {
     pub(crate) fn let_controller_die(&mut self, moment: Moment, back: u64, late: Option<BladeId>) {
         if self.death.is_none() && !self.is_down {
             self.death = Some(Death { moment, back, late });
-            self.queue.after(DYING, Event::Die(self.deaths));
+            let latest = moment.latest(self.queue.now(), self.plan.network_faults.until);
+            self.queue.at(latest, Event::Die(self.deaths));
         }
     }
 
     /// Whether the controller dies instead of saying something.
     pub(crate) fn dies_before_output(&mut self) -> bool {
-        if let Some(Death {
-            moment: Moment::Outputs(outputs),
-            ..
-        }) = &mut self.death
-        {
-            match outputs.checked_sub(1) {
+        match self.death.as_mut().map(|death| &mut death.moment) {
+            Some(Moment::Outputs(outputs)) => match outputs.checked_sub(1) {
                 Some(left) => *outputs = left,
                 None => self.die(),
+            },
+            Some(Moment::Phase(phase)) => {
+                if self.controller.phases().any(|one| one == *phase) {
+                    self.die();
+                }
             }
+            Some(Moment::Answers(_)) | None => {}
         }
         self.is_down
     }
