@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use mind_sim::{
@@ -106,19 +106,27 @@ fn show_failure(seed: u64, plan: &Plan, failure: &Failure) -> Result<()> {
     Ok(())
 }
 
-/// Fails if pairs are missing after a number of seeds that should cover all.
+/// Fails if pairs came that cannot, or are missing after a number of seeds that should cover all.
 fn check_coverage(batch: &Batch) -> Result<()> {
-    let missing = batch.coverage.missing();
-    if batch.seeds < ENOUGH || missing.is_empty() {
-        return Ok(());
-    }
-    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
-    bail!(
-        "{} seeds did not reach what {ENOUGH} do: {}; bring it about in a plan, or give the reason \
-         why it cannot happen in mind-sim/src/coverage/never.rs",
+    let unexpected = listed(&batch.coverage.unexpected());
+    ensure!(
+        unexpected.is_empty(),
+        "there was what cannot happen: {unexpected}; if it can, take the reason why not out of \
+         check/mind-sim/src/coverage/never.rs"
+    );
+    let missing = listed(&batch.coverage.missing());
+    ensure!(
+        batch.seeds < ENOUGH || missing.is_empty(),
+        "{} seeds did not reach what {ENOUGH} do: {missing}; bring it about in a plan, or give the reason \
+         why it cannot happen in check/mind-sim/src/coverage/never.rs",
         batch.seeds,
-        missing.join("; ")
-    )
+    );
+    Ok(())
+}
+
+fn listed(pairs: &[Pair]) -> String {
+    let pairs: Vec<_> = pairs.iter().map(ToString::to_string).collect();
+    pairs.join("; ")
 }
 
 fn show_coverage(batch: &Batch) -> Result<()> {

@@ -79,7 +79,7 @@ fn a_flaw_is_found_and_the_run_reduced() {
             Some((seed, plan, failure))
         });
         let (seed, plan, failure) = found.unwrap_or_else(|| panic!("{flaw:?} is not found"));
-        let (small, same) = shrink(&plan, &failure, 5_000);
+        let (small, same) = shrink(&plan, &failure, 10_000);
         println!(
             "{flaw:?}: seed {seed}, {failure}; {} operations, {} disturbances; cut to {} and {}: {same}",
             plan.operations(),

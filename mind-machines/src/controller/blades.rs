@@ -357,10 +357,9 @@ impl Controller {
             let task = Task::MarkLost(incarnation, lost);
             self.begin(Claim::default(), None, vec![task]);
         }
-        let (_, next) = self.begin_exits(incarnation, (0, i32::MIN));
-        if let Some(next) = next {
-            operation.tasks.push(Task::Exits(incarnation, next));
-        }
+        operation
+            .tasks
+            .push(Task::Exits(incarnation, (0, i32::MIN)));
     }
 
     /// Writes into some regions are lost with a compute blade: as many are marked as are changed at once.

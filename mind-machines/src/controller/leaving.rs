@@ -146,13 +146,13 @@ impl Controller {
         ]);
     }
 
-    /// As many processes of a compute blade that is gone leave their domains as may at once, from one on, each by an
-    /// operation of its own. These, and the first of the others.
-    pub(super) fn begin_exits(
+    /// The processes of a compute blade that is gone leave their domains, some at once.
+    pub(super) fn exits(
         &mut self,
+        operation: &mut Operation,
         incarnation: Incarnation,
         from: (u32, i32),
-    ) -> (BTreeSet<OperationId>, Option<(u32, i32)>) {
+    ) {
         let most = self.config.batch.max(1);
         let blade = incarnation.connection().blade;
         let its = self.books.domains.processes_on(blade, from);
@@ -164,20 +164,10 @@ impl Controller {
         };
         let its = its.into_iter().filter(|_| !seeded!(ProcessesKept));
         let exits = its.map(begin).collect();
-        (exits, next.map(|(domain, process)| (domain, process.pid)))
-    }
-
-    /// The other processes of a compute blade that is gone leave their domains.
-    pub(super) fn exits(
-        &mut self,
-        operation: &mut Operation,
-        incarnation: Incarnation,
-        from: (u32, i32),
-    ) {
-        let (exits, next) = self.begin_exits(incarnation, from);
-        if let Some(next) = next {
+        if let Some((domain, process)) = next {
             operation.waits = Waits::Operations(exits);
-            operation.tasks.push(Task::Exits(incarnation, next));
+            let next = Task::Exits(incarnation, (domain, process.pid));
+            operation.tasks.push(next);
         }
     }
 

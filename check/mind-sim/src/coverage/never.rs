@@ -99,13 +99,13 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
     };
     Some(match (phase, incident) {
         (
-            Awaiting | Exit | Exits | Fencing | FencingOperations | Finishing | FreeingNext
-            | GivingUp | Mapping | Releasing | Replying | Unmapped,
+            Awaiting | Exit | Fencing | FencingOperations | Finishing | FreeingNext | GivingUp
+            | Mapping | Releasing | Replying | Unmapped,
             _,
         ) => "it waits for nothing there",
         (
             Unbegun | Deciding | Flushing | EndingProcesses | MarkingLost | Zeroing | FlushingLost
-            | Joining | Counting,
+            | Joining | Counting | Exits,
             Incident::Done | Incident::NotDone,
         ) => "it has had nothing done there",
         (_, Incident::NotDone) => {
@@ -115,7 +115,7 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
         (
             Unbegun | Deciding | Installing | Recording | Giving | Clearing | Reclaiming
             | FreeingRegions | Syncing | Finding | Joining | Forgetting | MarkingLost | Losing
-            | FlushingLost | TakingOver,
+            | FlushingLost | TakingOver | Exits,
             Incident::CarriedOut | Incident::NotCarriedOut | Incident::TooLate | Incident::CutOff,
         ) => "it has told no agent anything there",
         (EndingProcesses | Zeroing, Incident::TooLate) => {
@@ -129,7 +129,7 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
         ) => "it waits for no time and no other operation there",
         (
             Deciding | Clearing | Reclaiming | FreeingRegions | Flushing | Syncing | Forgetting
-            | EndingProcesses | MarkingLost | Losing | Zeroing | FlushingLost | TakingOver,
+            | EndingProcesses | MarkingLost | Losing | Zeroing | FlushingLost | TakingOver | Exits,
             Incident::NotAwaited,
         ) => "an agent asks for it, whose answer waits for it to come back, or nothing asks for it",
         _ => return None,

@@ -21,21 +21,27 @@ pub(super) fn dies_in_a_phase(
     if let Disturbance::ControllerDies { moment, .. } = &mut dies {
         *moment = Moment::Phase(phase);
     }
-    let cause = match phase {
+    let at = random.u64(0..until / 2);
+    let cause = |random: &mut fastrand::Rng| match phase {
         Phase::Losing | Phase::FlushingLost => Some(general::memory_crash(random, memories)),
-        Phase::Forgetting | Phase::MarkingLost | Phase::EndingProcesses | Phase::Joining => {
-            Some(Disturbance::Crash {
-                blade: blade(random.u8(0..blades)),
-                noticed: random.u64(0..MILLISECOND),
-                back: random.u64(MILLISECOND..10 * MILLISECOND),
-            })
-        }
+        Phase::Forgetting
+        | Phase::MarkingLost
+        | Phase::EndingProcesses
+        | Phase::Exits
+        | Phase::Joining => Some(Disturbance::Crash {
+            blade: blade(random.u8(0..blades)),
+            noticed: random.u64(0..MILLISECOND),
+            back: random.u64(MILLISECOND..10 * MILLISECOND),
+        }),
         Phase::Counting => Some(Disturbance::Counts),
         _ => None,
     };
-    let at = random.u64(0..until / 2);
-    let list = cause.map(|cause| (random.u64(at..until), cause));
-    disturbances.extend(list.into_iter().chain([(at, dies)]));
+    let causes: Vec<_> = (0..3).filter_map(|_| cause(random)).collect();
+    let causes = causes
+        .into_iter()
+        .map(|cause| (random.u64(at..until), cause));
+    disturbances.extend(causes);
+    disturbances.push((at, dies));
     disturbances.sort_by_key(|(at, _)| *at);
 }
 

@@ -88,12 +88,12 @@ fn evicted_in_vain(random: &mut fastrand::Rng, memories: u8) -> Trigger {
     Trigger::new(evicted, 20, Effect::Happens(crash), 0)
 }
 
-/// One or two threads a blade and domain, of which every fifth operation is a request.
+/// One to four threads a blade, of which every fifth operation is a request.
 fn programs(random: &mut fastrand::Rng, blades: u8, areas: &[Area]) -> Vec<Program> {
     let length = random.usize(20..=120);
     let mut programs = Vec::new();
     for number in 0..blades {
-        for _ in 0..random.u8(1..=3) {
+        for _ in 0..random.u8(1..=4) {
             let domain = areas[random.usize(0..areas.len())].domain;
             let own: Vec<_> = (0..areas.len())
                 .filter(|number| areas[*number].domain == domain)
