@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::{object, process, setup, workspace};
+use crate::{object, process, setup};
 
 /// Runs `cargo xtask lint`.
 pub(crate) fn run() -> Result<()> {
@@ -24,7 +24,6 @@ pub(crate) fn run() -> Result<()> {
     // What only a build with the bugs has.
     process::run(
         object::host_cargo()
-            .env("CARGO_TARGET_DIR", workspace::target().join("mutants"))
             .args(["clippy", "--package", "mind-mutants", "--all-targets"])
             .args(["--features", "mutants"])
             .args(["--", "-D", "warnings"]),

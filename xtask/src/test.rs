@@ -9,7 +9,6 @@ use crate::companions;
 use crate::object;
 use crate::process;
 use crate::setup;
-use crate::workspace;
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
@@ -41,18 +40,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     process::run(&mut cargo)?;
 
     // Bugs that are found at once; `cargo xtask mutants` looks for all of them.
-    for package in [
-        &["mind-mutants"][..],
-        &["mind-machines", "--test", "seeded"],
-    ] {
-        let mut cargo = object::host_cargo();
-        cargo.env("CARGO_TARGET_DIR", workspace::target().join("mutants"));
-        cargo.args(["test", "--release", "--features", "mutants", "--package"]);
-        cargo.args(package);
-        if !args.args.is_empty() {
-            cargo.arg("--").args(&args.args);
-        }
-        process::run(&mut cargo)?;
+    let mut cargo = object::host_cargo();
+    cargo.args(["test", "--features", "mutants"]);
+    cargo.args(["--package", "mind-mutants", "--bins"]);
+    cargo.args(["--package", "mind-machines", "--test", "seeded"]);
+    if !args.args.is_empty() {
+        cargo.arg("--").args(&args.args);
     }
-    Ok(())
+    process::run(&mut cargo)
 }
