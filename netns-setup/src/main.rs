@@ -42,6 +42,9 @@ enum Verb {
         /// Page cache of each compute blade.
         #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = mind_cli::whole_pages)]
         cache: u64,
+        /// Directory slots of the switch: regions that can be cached at a time; by default as the controller chooses.
+        #[arg(long, value_name = "N")]
+        slots: Option<u32>,
         /// What copies an invalidation for several blades.
         #[arg(long, value_enum, default_value_t = FanOut::Switch)]
         fan_out: FanOut,
@@ -114,6 +117,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             memory,
             memory_size,
             cache,
+            slots,
             fan_out,
             no_services,
         } => up(&Options {
@@ -121,6 +125,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             memory,
             memory_size,
             cache,
+            slots,
             controller_copies: fan_out == FanOut::Controller,
             services: if no_services {
                 None

@@ -82,6 +82,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
             .iter()
             .map(|blade| format!("--port={}", blade.name)),
     );
+    command.extend(options.slots.map(|slots| format!("--slots={slots}")));
     if options.controller_copies {
         command.push("--fan-out=controller".to_owned());
     }

@@ -34,6 +34,8 @@ pub struct Options {
     pub memory_size: u64,
     /// Bytes of each compute blade's page cache.
     pub cache: u64,
+    /// Directory slots of the switch; as many as the controller chooses, if none are given.
+    pub slots: Option<u32>,
     /// The folder with the programs of the services; without it there are only the network and no services.
     pub services: Option<PathBuf>,
     /// Whether the switch can lose packets on purpose; for tests.
@@ -52,6 +54,7 @@ impl Default for Options {
             memory: 2,
             memory_size: 256 << 20,
             cache: 64 << 20,
+            slots: None,
             services: None,
             lose_on_purpose: false,
             controller_copies: false,

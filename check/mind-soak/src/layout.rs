@@ -12,7 +12,9 @@ pub const BLADES: usize = 4;
 pub const MEMORY_BLADES: u8 = 2;
 /// Bytes of each memory blade. More than [`KEPT_BOUND`](crate::machine::KEPT_BOUND), so that memory that is not given
 /// back is found.
-pub const MEMORY_SIZE: u64 = 96 << 20;
+pub const MEMORY_SIZE: u64 = 2 << 30;
+/// Directory slots: a tenth of the regions that [`Part::Roam`] touches.
+pub const SLOTS: u32 = ROAM as u32 / 10;
 /// Bytes of each compute blade's page cache.
 pub const CACHE: u64 = 4 << 20;
 /// Pages of the initial region, in which pages change hands together.
@@ -31,16 +33,19 @@ pub enum Part {
     Sweep,
     /// Pages written under a lock that lies on them: [`work::locked`](crate::work::locked).
     Locked,
+    /// A page of each of many regions: [`work::roam`](crate::work::roam).
+    Roam,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Lanes,
         Self::Tickets,
         Self::Board,
         Self::Sweep,
         Self::Locked,
+        Self::Roam,
     ];
 
     /// The area's name.
@@ -51,6 +56,7 @@ impl Part {
             Self::Board => "board",
             Self::Sweep => "sweep",
             Self::Locked => "locked",
+            Self::Roam => "roam",
         }
     }
 
@@ -62,9 +68,13 @@ impl Part {
             Self::Board => 16 * BLADES * REGION,
             Self::Sweep => BLADES * SWEEP,
             Self::Locked => 64,
+            Self::Roam => ROAM * REGION,
         }
     }
 }
+
+/// Regions that are touched in turn: far more than there are slots.
+pub const ROAM: usize = 100_000;
 
 /// Pages of the sweep that are one blade's: twice its cache.
 pub const SWEEP: usize = 2 * CACHE as usize / PAGE;

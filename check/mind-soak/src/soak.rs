@@ -12,7 +12,7 @@ use crate::{
     job::Place,
     kernel_log::KernelLog,
     kernel_objects::KernelObjects,
-    layout::{BLADES, CACHE, MEMORY_BLADES, MEMORY_SIZE},
+    layout::{BLADES, CACHE, MEMORY_BLADES, MEMORY_SIZE, SLOTS},
     machine::{self, Memory, Sample, mebibytes},
     progress::{Pace, Progress, clock, step},
     report::{Load, Machine, Report},
@@ -82,6 +82,7 @@ pub fn run(options: &Options, signals: &Signals) -> Result<Report> {
         memory: MEMORY_BLADES,
         memory_size: MEMORY_SIZE,
         cache: CACHE,
+        slots: Some(SLOTS),
         ..BedOptions::default()
     };
     step(format_args!(

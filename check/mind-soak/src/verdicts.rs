@@ -36,6 +36,7 @@ pub const fn of(verdict: Verdict) -> Cause {
         | Verdict::PageForwarded
         | Verdict::FannedOut
         | Verdict::Busy
+        | Verdict::NoSlot
         | Verdict::Read
         | Verdict::Stored => Load,
 
@@ -67,7 +68,6 @@ pub const fn of(verdict: Verdict) -> Cause {
         | Verdict::StaleOperation
         | Verdict::NotFromSwitch => Injected,
 
-        Verdict::NoSlot => Nothing("there are more slots than regions that the load touches"),
         Verdict::CopyFailed => Nothing("only when the kernel has no memory for a copy"),
         Verdict::Moved => Nothing("only while the controller gives a slot to another region"),
         Verdict::Lost => Nothing("only after a blade is gone, where a domain chose that"),

@@ -7,6 +7,7 @@ pub mod board;
 pub mod churn;
 pub mod lanes;
 pub mod locked;
+pub mod roam;
 pub mod sweep;
 pub mod tickets;
 
@@ -37,18 +38,21 @@ pub enum Work {
     Sweep,
     /// [`locked`].
     Locked,
+    /// [`roam`].
+    Roam,
     /// [`churn`].
     Churn,
 }
 
 impl Work {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Lanes,
         Self::Tickets,
         Self::Board,
         Self::Sweep,
         Self::Locked,
+        Self::Roam,
         Self::Churn,
     ];
 
@@ -57,7 +61,9 @@ impl Work {
     pub const fn threads(self) -> usize {
         match self {
             Self::Board => 4,
-            Self::Lanes | Self::Tickets | Self::Sweep | Self::Locked | Self::Churn => 1,
+            Self::Lanes | Self::Tickets | Self::Sweep | Self::Locked | Self::Roam | Self::Churn => {
+                1
+            }
         }
     }
 
@@ -69,6 +75,7 @@ impl Work {
             Self::Board => "board",
             Self::Sweep => "sweep",
             Self::Locked => "locked",
+            Self::Roam => "roam",
             Self::Churn => "churn",
         }
     }
@@ -134,6 +141,7 @@ pub fn run(
         Work::Board => board::run(areas.of(Part::Board), &mut thread)?,
         Work::Sweep => sweep::run(areas.of(Part::Sweep), &mut thread)?,
         Work::Locked => locked::run(areas.of(Part::Locked), &mut thread)?,
+        Work::Roam => roam::run(areas.of(Part::Roam), &mut thread)?,
         Work::Churn => churn::run(process, &mut thread)?,
     }
     Ok((thread.steps, thread.reads))
@@ -151,6 +159,7 @@ pub fn verify(areas: Areas, total: &Done) -> Result<()> {
         (Work::Board, board::check(areas.of(Part::Board))?),
         (Work::Sweep, sweep::check(areas.of(Part::Sweep))?),
         (Work::Locked, locked::check(areas.of(Part::Locked))?),
+        (Work::Roam, roam::sum(areas.of(Part::Roam))),
     ] {
         let expected = total.get(work.name()).copied().unwrap_or_default();
         if found != expected {
@@ -210,9 +219,10 @@ mod tests {
     type Check = fn(Area) -> Result<u64>;
 
     /// What works on an area, and how it is checked.
-    const ALL: [(&str, Run, Check); 5] = [
+    const ALL: [(&str, Run, Check); 6] = [
         ("lanes", lanes::run, |area| Ok(lanes::sum(area))),
         ("tickets", tickets::run, |area| Ok(tickets::sum(area))),
+        ("roam", roam::run, |area| Ok(roam::sum(area))),
         ("board", board::run, board::check),
         ("sweep", sweep::run, sweep::check),
         ("locked", locked::run, locked::check),
@@ -278,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_old_in_part_is_found() {
-        for (name, run, check) in ALL.into_iter().skip(2) {
+        for (name, run, check) in ALL.into_iter().skip(3) {
             let area = area(16);
             work(1, run, area, 5_000).unwrap();
             for page in 0..area.pages() {
