@@ -1,12 +1,13 @@
-//! A bare host becomes a switch, serves, and is put back as it was.
+//! A bare host becomes a switch, serves, gets and loses ports, and is put back as it was.
 
 use std::{
     collections::BTreeMap,
     process::{Command, ExitCode},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
-use mind_e2e::{Bed, Domain, bed, suite};
+use mind_e2e::{Bed, Domain, bed, patience, scaled, suite};
 use netns_setup::{
     Plan, Testbed, paths,
     plan::SWITCH,
@@ -17,6 +18,8 @@ use netns_setup::{
 
 /// In the switch's namespace, without the testbed's own bridge.
 const BRIDGE: &str = "br1";
+/// How often to look again whether a blade is gone; the controller tells nothing of that by itself.
+const AGAIN: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
     suite::run(
@@ -24,9 +27,10 @@ fn main() -> ExitCode {
             ("a_bare_host_becomes_a_switch_and_is_put_back", put_back),
             ("an_interface_in_use_is_no_port", in_use),
             ("a_killed_controllers_bridge_is_the_next_ones", killed),
+            ("ports_come_and_go_while_programs_run", ports),
         ],
         || {
-            let bed = Bed::network(1, 1)?;
+            let bed = Bed::network(2, 1)?;
             // As on a host that is not prepared.
             ip("link del br0", bed.testbed())?;
             ip("link set c0 mtu 1500", bed.testbed())?;
@@ -38,19 +42,8 @@ fn main() -> ExitCode {
 
 fn put_back(bed: &Bed) -> Result<()> {
     let before = links(bed.testbed())?;
-    let programs = bed::programs()?;
-    let options = Options {
-        memory_size: 16 << 20,
-        cache: 1 << 20,
-        ..Options::default()
-    };
-    let mut daemons = vec![serve("ctl", &["--port", "c0", "m0"])?];
-    let blades = service::standard(bed.testbed().plan(), &options, &programs);
-    daemons.extend(
-        blades
-            .into_iter()
-            .filter(|service| service.role != Role::Controller),
-    );
+    let mut daemons = vec![serve("ctl", &["--port", "c0", "c1", "m0"])?];
+    daemons.extend(blades(bed)?);
     let mut running = Vec::new();
     for role in Role::ALL {
         for daemon in daemons.iter().filter(|daemon| daemon.role == role) {
@@ -58,7 +51,7 @@ fn put_back(bed: &Bed) -> Result<()> {
         }
     }
     let prepared = links(bed.testbed())?;
-    for port in ["c0", "m0"] {
+    for port in ["c0", "c1", "m0"] {
         let link = &prepared[port];
         ensure!(
             link.controller.as_deref() == Some(BRIDGE) && link.mtu == 9000 && link.is_up,
@@ -104,6 +97,80 @@ fn killed(bed: &Bed) -> Result<()> {
     let after = links(bed.testbed())?;
     ensure!(before == after, "{before:#?} became {after:#?}");
     Ok(())
+}
+
+fn ports(bed: &Bed) -> Result<()> {
+    const AREA: &str = "--area lanes --pages 600 lanes --threads 2";
+    let before = links(bed.testbed())?;
+    let serve = |ports: &[&str]| start(&serve("ports", &[&["--keep", "--port"], ports].concat())?);
+    let blades = blades(bed)?;
+    let blade = |name: &str| {
+        let blade = blades.iter().find(|blade| blade.name == name);
+        start(blade.with_context(|| format!("there is no blade {name}"))?)
+    };
+    let mut controller = serve(&["c1", "m0"])?;
+    let mut running = vec![blade("m0")?, blade("c1")?];
+    let domain = Domain::new(bed, "ports")?;
+    let mut load = domain.start("c1", &format!("{AREA} --first 0 {}", scaled(300_000)))?;
+    load.go()?;
+
+    // One more.
+    program::end(&[controller])?;
+    controller = serve(&["c0", "c1", "m0"])?;
+    let added = blade("c0")?;
+    domain.run("c0", &format!("{AREA} --first 2 1000"))?;
+
+    // It stays as long as a blade is behind it.
+    program::end(&[controller])?;
+    let refused = serve(&["c1", "m0"]).err();
+    let error = format!("{:#}", refused.context("a blade is cut off")?);
+    ensure!(error.contains("c0 is behind it"), "{error}");
+    controller = serve(&["c0", "c1", "m0"])?;
+    program::end(&[added])?;
+    let begin = Instant::now();
+    while is_connected(bed, "c0")? {
+        ensure!(begin.elapsed() < patience(), "c0 has ended, and is there");
+        std::thread::sleep(AGAIN);
+    }
+
+    // One less.
+    program::end(&[controller])?;
+    controller = serve(&["c1", "m0"])?;
+    let after = links(bed.testbed())?;
+    ensure!(after["c0"] == before["c0"], "{:?} stays", after["c0"]);
+    load.succeed()?;
+    let found = bed.operator()?.check()?;
+    ensure!(found.is_empty(), "a check finds {found:#?}");
+    domain.end()?;
+
+    running.reverse();
+    program::end(&running)?;
+    // One that is not told to keep anything.
+    program::end(&[controller])?;
+    let last = start(&self::serve("last", &["--port", "c1", "m0"])?)?;
+    program::end(&[last])?;
+    let after = links(bed.testbed())?;
+    ensure!(before == after, "{before:#?} became {after:#?}");
+    Ok(())
+}
+
+fn is_connected(bed: &Bed, name: &str) -> Result<bool> {
+    let blades = bed.status()?.blades;
+    Ok(blades
+        .iter()
+        .any(|blade| blade.name == name && blade.connected))
+}
+
+/// The blades' daemons.
+fn blades(bed: &Bed) -> Result<Vec<Service>> {
+    let options = Options {
+        memory_size: 16 << 20,
+        cache: 1 << 20,
+        ..Options::default()
+    };
+    let services = service::standard(bed.testbed().plan(), &options, &bed::programs()?);
+    let is_blade = |service: &Service| service.role != Role::Controller;
+    Ok(services.into_iter().filter(is_blade).collect())
 }
 
 fn in_use(bed: &Bed) -> Result<()> {

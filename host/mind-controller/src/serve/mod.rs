@@ -68,7 +68,8 @@ const ETHERNET_LEN: usize = 14;
 /// What `mind-controller` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The ports of the switch.
+    /// The ports of the switch. Another controller may have had others: those that it had not are added, and those that
+    /// are missing are taken away, unless a blade is behind them.
     #[arg(long = "port", value_name = "IFACE", required = true, num_args = 1..)]
     ports: Vec<String>,
     /// The bridge that the ports are enslaved to.
@@ -142,10 +143,12 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let mut term = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let journal = args.state.with_extension("host.json");
-    let host = Host::prepare(&args.bridge, &args.ports, args.address, args.mtu, journal).await?;
+    let mut host =
+        Host::prepare(&args.bridge, &args.ports, args.address, args.mtu, journal).await?;
     let begun = begin(&args, host.address()).await;
     let result = match begun {
         Ok((plane, serving)) => {
+            host.let_go(&args.bridge, &args.ports).await;
             let tracer = Arc::clone(&serving.tracer);
             let (result, is_told) = tokio::select! {
                 _ = term.recv() => (Ok(()), true),

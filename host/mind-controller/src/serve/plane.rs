@@ -9,12 +9,19 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use mind_dataplane::{Switch, SwitchLimits, attach};
-use mind_machines::controller::books::domains::MAX_DOMAIN;
+use mind_machines::controller::books::{
+    domains::MAX_DOMAIN,
+    records::{Key, Record},
+};
 
 use super::{
     Args, FanOut, fdb,
     store::{FORMAT, Owner, Store},
 };
+
+/// How many more interfaces than there are now the tables have room for: for ports that come later. Each takes the
+/// counters of a port, half a KiB a processor.
+const MORE_INTERFACES: u32 = 256;
 
 /// A data plane that is pinned. Dropped, it goes, as does the file of records.
 pub(super) struct Plane {
@@ -56,10 +63,10 @@ impl Plane {
             // Before it is opened: what another build has pinned may lack maps that this one has.
             compare(known, &wanted, &args.pin)?;
         }
-        if known.is_some()
+        if let Some(known) = known
             && let Ok(mut switch) = Switch::open(&args.pin)
         {
-            plane.attach_again(args, &mut switch)?;
+            plane.take_ports(args, &store, &known, &wanted, &mut switch)?;
             return Ok(Begun {
                 plane,
                 switch,
@@ -86,7 +93,7 @@ impl Plane {
             highest = highest.max(attach::index_of(port)?);
         }
         let limits = SwitchLimits {
-            interfaces: highest + 1,
+            interfaces: highest + 1 + MORE_INTERFACES,
             domains: MAX_DOMAIN + 1,
             slots: args.slots.saturating_add(1),
             lose_on_purpose: args.lose_on_purpose,
@@ -102,10 +109,45 @@ impl Plane {
         Ok(switch)
     }
 
+    /// Attaches ports that are not as they should be, that came anew with their names, or that the controller before
+    /// this one did not have; detaches those that it had and this one does not.
+    ///
+    /// # Errors
+    ///
+    /// When a blade that is here is behind a port that is not wanted any more; when an interface's index is beyond the
+    /// tables; and when the kernel refuses.
+    fn take_ports(
+        &self,
+        args: &Args,
+        store: &Store,
+        known: &Owner,
+        wanted: &Owner,
+        switch: &mut Switch,
+    ) -> Result<()> {
+        let is_left = |port: &&String| !wanted.ports.contains(port);
+        let left: Vec<_> = known.ports.iter().filter(is_left).collect();
+        are_vacant(&left, &store.records()?)?;
+        // Whichever of both a controller that follows has, it finds those of the other.
+        let mut both = wanted.clone();
+        both.ports.extend(left.iter().copied().cloned());
+        store.hand_over(&both)?;
+        for port in left {
+            tracing::info!(port, "it is no port of the switch any more");
+            attach::detach_port(switch, port, &self.folder)?;
+        }
+        self.attach_again(args, switch)?;
+        store.hand_over(wanted)
+    }
+
     /// Ports that are not as they should be, or that came anew with their names.
     fn attach_again(&self, args: &Args, switch: &mut Switch) -> Result<()> {
         for port in &self.ports {
-            let state = attach::check_port(switch, port, &self.folder)?;
+            let state = attach::check_port(switch, port, &self.folder).with_context(|| {
+                format!(
+                    "{port} cannot be a port of the data plane that is there: start with other ports, or with --fresh, \
+                     which ends what blades do"
+                )
+            })?;
             let fans_out = switch.port(attach::index_of(port)?)?.fans_out();
             let is_wanted = fans_out == (args.fan_out == FanOut::Switch);
             if let Err(why) = &state {
@@ -193,13 +235,34 @@ fn owner(args: &Args, address: Ipv4Addr) -> Result<Owner> {
     })
 }
 
+/// Refuses to take ports away that blades are behind.
+fn are_vacant(ports: &[&String], records: &[(Key, Record)]) -> Result<()> {
+    for port in ports {
+        // An interface that is gone has taken its blade along.
+        let Ok(index) = attach::index_of(port) else {
+            continue;
+        };
+        let blade = records.iter().find_map(|(_, record)| match record {
+            Record::Blade(blade) if blade.is_here && blade.port.0 == index => Some(blade),
+            _ => None,
+        });
+        if let Some(blade) = blade {
+            bail!(
+                "{port} is not among the ports any more, and {} is behind it: end that blade's daemon first, as long as \
+                 there is a controller with this port",
+                blade.name
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Refuses to take over what was made for something else: programs may be using it.
 fn compare(known: &Owner, wanted: &Owner, pins: &Path) -> Result<()> {
     let differs = [
         ("records of another version", known.format != wanted.format),
         ("programs of another build", known.object != wanted.object),
         ("another address", known.address != wanted.address),
-        ("other ports", known.ports != wanted.ports),
         ("another number of slots", known.slots != wanted.slots),
         (
             "--lose-on-purpose",
@@ -240,11 +303,15 @@ mod tests {
         compare(&known, &known, pins).unwrap();
         let wanted = Owner {
             object: "another".into(),
-            ports: vec!["c0".into()],
+            slots: 32,
             ..known.clone()
         };
         let error = compare(&known, &wanted, pins).unwrap_err().to_string();
-        for part in ["/pins", "programs of another build, other ports", "--fresh"] {
+        for part in [
+            "/pins",
+            "programs of another build, another number of slots",
+            "--fresh",
+        ] {
             assert!(error.contains(part), "{error}");
         }
     }

@@ -94,6 +94,20 @@ impl Store {
         Ok(write.commit()?)
     }
 
+    /// Keeps all records, which are that one's from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub(super) fn hand_over(&self, owner: &Owner) -> Result<()> {
+        let write = self.database.begin_write()?;
+        {
+            let bytes = serde_json::to_vec(owner)?;
+            write.open_table(OWNER)?.insert("owner", bytes.as_slice())?;
+        }
+        Ok(write.commit()?)
+    }
+
     /// All records.
     ///
     /// # Errors
@@ -181,6 +195,13 @@ mod tests {
             store.records().unwrap(),
             [(Key::LastDomain, Record::LastDomain(8))]
         );
+        let other = Owner {
+            ports: vec!["c1".into()],
+            ..owner()
+        };
+        store.hand_over(&other).unwrap();
+        assert_eq!(store.owner().unwrap(), Some(other));
+        assert_eq!(store.records().unwrap().len(), 1);
         store.keep(&[(Key::LastDomain, None)]).unwrap();
         assert!(store.records().unwrap().is_empty());
         store.begin(&owner()).unwrap();

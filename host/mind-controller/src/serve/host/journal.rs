@@ -20,6 +20,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The list, and where it is kept. The file is locked as long as this value lives.
 pub(super) struct Journal {
     path: PathBuf,
+    boot: String,
     file: File,
     /// Each change, and where its line begins.
     changes: Vec<(Change, u64)>,
@@ -55,6 +56,7 @@ impl Journal {
         file.read_to_string(&mut text).with_context(cannot)?;
         let mut journal = Self {
             path,
+            boot: boot.to_owned(),
             file,
             changes: Vec::new(),
         };
@@ -117,6 +119,44 @@ impl Journal {
             Some((_, at)) => self.cut(at),
             None => Ok(()),
         }
+    }
+
+    /// All changes, in the order of their making.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter().map(|(change, _)| change)
+    }
+
+    /// Takes changes off the list that were undone: all that are equal to this one.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written; then they are on the list still.
+    pub(super) fn forget(&mut self, undone: &Change) -> Result<()> {
+        let mut text = format!("{}\n", self.boot);
+        let mut left = Vec::new();
+        for change in self.all().filter(|change| *change != undone) {
+            left.push((change.clone(), text.len() as u64));
+            let line = serde_json::to_string(change).context("a change is no JSON")?;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        // A controller that is killed has one list or the other.
+        let beside = self.path.with_extension("json.new");
+        let write = || {
+            let mut file = File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&beside)?;
+            file.try_lock()?;
+            file.write_all(text.as_bytes())?;
+            fs::rename(&beside, &self.path)?;
+            Ok::<_, std::io::Error>(file)
+        };
+        self.file = write().with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.changes = left;
+        Ok(())
     }
 
     /// Where the appended text begins.
@@ -182,6 +222,25 @@ mod tests {
         drop(journal);
         assert!(open("b").unwrap().is_empty(), "another boot");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_was_undone_before_the_end_is_off_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.json");
+        let open = || Journal::of_boot(path.clone(), "a");
+        let mut journal = open().unwrap();
+        for link in ["br0", "eth1", "eth2"] {
+            journal.push(change(link)).unwrap();
+        }
+        journal.forget(&change("eth1")).unwrap();
+        assert!(open().is_err(), "it has the file still");
+        journal.push(change("eth3")).unwrap();
+        journal.pop().unwrap();
+        drop(journal);
+        let journal = open().unwrap();
+        let left: Vec<_> = journal.all().cloned().collect();
+        assert_eq!(left, [change("br0"), change("eth2")]);
     }
 
     #[test]

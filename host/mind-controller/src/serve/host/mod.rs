@@ -105,6 +105,27 @@ impl Host {
         self.address
     }
 
+    /// Undoes what was changed of interfaces that are neither the bridge nor among these ports: an earlier controller had
+    /// them. What cannot be undone is reported, and tried again at the end.
+    pub(super) async fn let_go(&mut self, bridge: &str, ports: &[String]) {
+        let is_of_others = |change: &&Change| {
+            change.interface() != bridge && !ports.iter().any(|port| port == change.interface())
+        };
+        let mut changes: Vec<_> = self.journal.all().filter(is_of_others).cloned().collect();
+        changes.reverse();
+        for change in changes {
+            match self.undo(&change).await {
+                Ok(()) => {
+                    tracing::info!("undone: {change}");
+                    if let Err(error) = self.journal.forget(&change) {
+                        tracing::error!("{error:#}");
+                    }
+                }
+                Err(error) => tracing::error!("cannot undo: {change}: {error:#}"),
+            }
+        }
+    }
+
     /// Undoes all changes, the last one first. What cannot be undone is reported and left.
     pub(super) async fn put_back(mut self) {
         while let Some(change) = self.journal.last().cloned() {

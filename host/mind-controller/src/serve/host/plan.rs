@@ -81,6 +81,17 @@ pub(super) enum Change {
     Up { link: String },
 }
 
+impl Change {
+    /// Of which interface it is.
+    pub(super) fn interface(&self) -> &str {
+        match self {
+            Self::Bridge { name, .. } => name,
+            Self::Address { link, .. } | Self::Mtu { link, .. } | Self::Up { link } => link,
+            Self::Enslave { port, .. } => port,
+        }
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
