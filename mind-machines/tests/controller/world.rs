@@ -38,6 +38,14 @@ pub fn blade(number: u8) -> BladeId {
     BladeId::new(number).expect("a blade")
 }
 
+/// A compute blade's host.
+pub fn host(number: u8) -> Node {
+    Node::Compute(blade(number))
+}
+
+/// What a test sees of a word that no blade has: its state, the state before it was locked, and how many are listed.
+pub const INVALID: (State, Option<Prior>, u32) = (State::Invalid, None, 0);
+
 /// The address of a page of the first memory blade.
 pub fn page(number: u64) -> Va {
     Va(WINDOW_BASE + (number << 12))
