@@ -13,7 +13,7 @@
 //! * [`books`]: what the controller knows, and what tables should hold because of that,
 //! * `operation`: operations, their tasks and claims; `index`: which of them may go on, and how they are found,
 //! * [`phase`]: what operations meet in which phase,
-//! * `decide`: what a request means,
+//! * `requests`: who asks for what, and gets which answer; `decide`: what a request means; `vmas`: what is mapped,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
 //! * `reclaim`: slots are taken back when few are left,
 //! * `leaving`: processes leave, vmas are closed and freed,
@@ -45,8 +45,10 @@ pub mod phase;
 pub mod procedure;
 mod reclaim;
 mod regions;
+mod requests;
 mod sessions;
 mod takeover;
+mod vmas;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

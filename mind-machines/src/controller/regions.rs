@@ -8,7 +8,7 @@ use mind_api::{
     message::{Command, RegionChange, Reply, Report},
 };
 use mind_common::{
-    addr::{Region, Va},
+    addr::{PAGE_SHIFT, Region, Va},
     directory::machine::may_write_back,
     id::BladeSet,
 };
@@ -73,7 +73,7 @@ impl Controller {
 
     /// When it is too late for a blade to have flushed a range.
     pub(super) fn flush_limit(&self, now: u64, from: u64, to: u64) -> u64 {
-        let pages = Self::pages(from, to);
+        let pages = (to - from) >> PAGE_SHIFT;
         now.saturating_add(self.config.flush)
             .saturating_add(self.config.flush_page.saturating_mul(pages))
     }

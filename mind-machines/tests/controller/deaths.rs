@@ -4,7 +4,7 @@ use mind_api::message::{Access, OnLoss, RegionChange, Reply, Request};
 use mind_common::{addr::Va, directory::Want, verdict::Verdict};
 use mind_machines::{Node, controller::Event, controller::books::records::Key};
 
-use crate::world::{World, blade, host};
+use crate::world::{World, host};
 
 /// What is done while a controller may die at any act.
 type Scene = (&'static str, fn(&mut World, Va) -> Vec<u64>);

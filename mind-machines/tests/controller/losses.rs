@@ -16,7 +16,7 @@ use mind_machines::{
     datagram::{Body, PageRequest},
 };
 
-use crate::world::{INVALID, World, blade, host, page};
+use crate::world::{INVALID, World, host};
 
 #[test]
 fn what_a_blade_wrote_is_lost_with_it_and_its_late_write_back_refused() {

@@ -10,7 +10,7 @@ use mind_common::{
     verdict::Verdict,
 };
 
-use crate::world::{SLOTS, World, blade, page};
+use crate::world::{SLOTS, World, page};
 
 #[test]
 fn a_region_that_is_well_is_not_reset() {

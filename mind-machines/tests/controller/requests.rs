@@ -11,7 +11,7 @@ use mind_common::{
 };
 use mind_machines::controller::books::records::Key;
 
-use crate::world::{INVALID, World, blade, host};
+use crate::world::{INVALID, World, host};
 
 #[test]
 fn blades_get_numbers_in_the_order_in_which_they_join() {
@@ -259,27 +259,6 @@ fn a_request_that_is_made_again_while_it_is_carried_out_is_answered_when_it_is_d
     world.run_now();
     assert_eq!(world.replies[&id], Ok(Reply::Done));
     world.run();
-    world.check();
-}
-
-#[test]
-fn a_request_that_waited_is_not_carried_out_for_a_blade_that_has_gone_meanwhile_and_come_back() {
-    let (mut world, _) = waiting_for_zeros();
-    world.cut(host(0));
-    world.run_now();
-    world.register(host(0));
-    world.run_now();
-    let enter = Request::EnterProcess {
-        domain: "domain".into(),
-        pid: 10,
-        on_loss: None,
-    };
-    let entered = world.ask(0, enter);
-    world.run_now();
-    assert_eq!(world.replies[&entered], Ok(Reply::Entered { domain: 1 }));
-    world.fail.clear();
-    world.run();
-    assert_eq!(world.controller.books().domains.vmas_from(Va(0)).count(), 1);
     world.check();
 }
 

@@ -43,7 +43,7 @@ pub fn host(number: u8) -> Node {
     Node::Compute(blade(number))
 }
 
-/// What a test sees of a word that no blade has: its state, the state before it was locked, and how many are listed.
+/// A word that no blade has, as [`World::word_at`] gives it: its state, the state before it was locked, and its blades.
 pub const INVALID: (State, Option<Prior>, u32) = (State::Invalid, None, 0);
 
 /// The address of a page of the first memory blade.

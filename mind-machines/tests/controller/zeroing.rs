@@ -4,10 +4,10 @@ use mind_api::{
     errno::Errno,
     message::{Access, OnLoss, Reply, Request},
 };
-use mind_common::{directory::Want, verdict::Verdict};
+use mind_common::{addr::Va, directory::Want, verdict::Verdict};
 use mind_machines::Node;
 
-use crate::world::{World, blade, page};
+use crate::world::{World, host};
 
 #[test]
 fn memory_that_was_freed_is_zeros_before_it_is_given_out_again() {
@@ -88,5 +88,26 @@ fn memory_that_is_gone_with_its_blade_is_not_waited_for() {
     world.cut(blade);
     world.run();
     assert_eq!(world.replies[&id].clone().unwrap_err().errno, Errno::ENOMEM);
+    world.check();
+}
+
+#[test]
+fn a_request_that_waited_is_not_carried_out_for_a_blade_that_has_gone_meanwhile_and_come_back() {
+    let (mut world, _) = waiting_for_zeros();
+    world.cut(host(0));
+    world.run_now();
+    world.register(host(0));
+    world.run_now();
+    let enter = Request::EnterProcess {
+        domain: "domain".into(),
+        pid: 10,
+        on_loss: None,
+    };
+    let entered = world.ask(0, enter);
+    world.run_now();
+    assert_eq!(world.replies[&entered], Ok(Reply::Entered { domain: 1 }));
+    world.fail.clear();
+    world.run();
+    assert_eq!(world.controller.books().domains.vmas_from(Va(0)).count(), 1);
     world.check();
 }
