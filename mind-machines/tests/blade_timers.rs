@@ -90,24 +90,26 @@ fn a_request_is_repeated_reported_stuck_and_given_up() {
 }
 
 #[test]
-fn a_request_that_stays_busy_is_reported_stuck_too() {
+fn a_request_that_stays_busy_is_reported_stuck_and_waits_as_long_as_the_switch_says_so() {
     let mut blade = Blade::new(config());
     let mut actions = Vec::new();
     blade.fault(1, PAGE, Access::Write, &mut actions);
-    let mut reports = 0;
-    while let Some(Action::Send(Datagram { envelope, .. })) =
-        actions.iter().find(|action| is_send(action))
-    {
+    let busy_until = 3 * config().deadline;
+    let (mut now, mut reports) = (1, 0);
+    while now < busy_until {
+        let sent = actions.iter().find_map(|action| match action {
+            Action::Send(datagram) => Some(datagram.envelope),
+            _ => None,
+        });
+        let envelope = sent.expect("it asks again");
         let refused = Body::Acknowledge {
             syndrome: mind_common::wire::Syndrome::Refused(Refusal::Busy),
             version: Version::default(),
         };
-        let envelope = *envelope;
         actions.clear();
-        let now = blade.next_deadline().expect("it waits for an answer");
         // The answer comes at once.
         blade.receive(
-            now.saturating_sub(3_000_000).max(1),
+            now,
             Datagram {
                 envelope,
                 body: refused,
@@ -115,17 +117,20 @@ fn a_request_that_stays_busy_is_reported_stuck_too() {
             &mut actions,
         );
         assert_eq!(actions, []);
-        let now = blade.next_deadline().expect("it pauses");
+        now = blade.next_deadline().expect("it pauses");
         blade.poll(now, &mut actions);
-        reports += actions.iter().filter(|action| is_report(action)).count();
-        if actions
-            .iter()
-            .any(|action| matches!(action, Action::Fail { .. }))
-        {
-            break;
-        }
+        reports += actions.iter().filter(|action| is_report(action)).count() as u64;
     }
-    assert_eq!(reports, 4);
+    let seconds = busy_until / SECOND;
+    assert!((seconds - 1..=seconds).contains(&reports), "{reports}");
+    assert_eq!(blade.counters().expired, 0);
+
+    // From now on nothing is heard.
+    let happened = wait(&mut blade, u64::MAX);
+    let (at, last) = happened.last().expect("something happened");
+    assert!(matches!(last, Action::Fail { .. }), "{last:?}");
+    let limit = busy_until + config().deadline;
+    assert!((limit..limit + SECOND / 5).contains(at), "{at}");
     assert_eq!(blade.counters().expired, 1);
 }
 

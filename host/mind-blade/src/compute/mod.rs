@@ -50,7 +50,8 @@ pub(crate) struct Args {
         default_value = "/run/mind-blade.sock"
     )]
     socket: PathBuf,
-    /// Milliseconds that a fault may take before it is a SIGBUS.
+    /// Milliseconds for which nothing may be heard of a fault before it is a SIGBUS. It waits while the switch says that it
+    /// must.
     #[arg(long, default_value_t = 5_000)]
     deadline_ms: u64,
     /// Let the processors enter deep idle states even while faults are frequent.

@@ -26,7 +26,8 @@ pub struct Config {
     /// How long a request may take before it is reported to the controller as stuck, in
     /// nanoseconds; it is reported again after every further such period.
     pub stuck_after: u64,
-    /// How long a request may take in all, in nanoseconds. After that the fault fails.
+    /// How long nothing may be heard of a request, in nanoseconds. After that the fault fails. That it is to wait counts
+    /// as heard: the switch is there, and something is being done to the region.
     pub deadline: u64,
     /// The number of the first request. Any number will do; a new incarnation should begin at
     /// another than the last.

@@ -156,7 +156,7 @@ impl Blade {
     pub fn rewind(&mut self) {
         self.trip = RoundTrip::new(self.config.timeout, 0);
         for transaction in self.transactions.values_mut() {
-            (transaction.began, transaction.sent) = (0, 0);
+            (transaction.heard_at, transaction.sent) = (0, 0);
             (transaction.repeated_at, transaction.reported_at) = (0, 0);
         }
     }

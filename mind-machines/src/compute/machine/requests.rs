@@ -26,7 +26,8 @@ pub(super) enum Purpose {
 pub(super) struct Transaction {
     pub(super) page: Va,
     pub(super) purpose: Purpose,
-    pub(super) began: u64,
+    /// When the switch last said that it is to wait, or it began.
+    pub(super) heard_at: u64,
     pub(super) sent: u64,
     /// How often it went unanswered.
     pub(super) attempt: u8,
@@ -82,6 +83,9 @@ impl Blade {
         match event {
             Event::Refused(Refusal::Busy) | Event::NotStored(Refusal::Busy) => {
                 self.counters.busy += 1;
+                if let Some(transaction) = self.transactions.get_mut(&seq) {
+                    transaction.heard_at = now;
+                }
                 let owed = self
                     .pages
                     .get(&page)
@@ -151,7 +155,7 @@ impl Blade {
         let transaction = Transaction {
             page,
             purpose,
-            began: now,
+            heard_at: now,
             sent: now,
             attempt: 0,
             refusals: 0,
@@ -242,7 +246,7 @@ impl Blade {
         let page = transaction.page;
         // A write-back is all that is left of what programs wrote: it is never given up.
         if matches!(transaction.purpose, Purpose::Request(_))
-            && now.saturating_sub(transaction.began) >= self.config.deadline
+            && now.saturating_sub(transaction.heard_at) >= self.config.deadline
         {
             self.counters.expired += 1;
             self.end(page);
