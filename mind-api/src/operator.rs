@@ -113,6 +113,9 @@ pub struct BladeStatus {
     pub incarnation: u16,
     /// Whether its connection is open.
     pub connected: bool,
+    /// Whether the system counts on it. A blade that is here and not connected is cut off, or leaves.
+    #[serde(default)]
+    pub here: bool,
     /// Pages that it offers or caches at most.
     pub pages: u64,
     /// Pages of it that are allocated; 0 for a compute blade.

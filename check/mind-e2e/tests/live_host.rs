@@ -122,14 +122,22 @@ fn ports(bed: &Bed) -> Result<()> {
 
     // It stays as long as a blade is behind it.
     program::end(&[controller])?;
+    let prepared = links(bed.testbed())?;
     let refused = serve(&["c1", "m0"]).err();
     let error = format!("{:#}", refused.context("a blade is cut off")?);
-    ensure!(error.contains("c0 is behind it"), "{error}");
+    ensure!(error.contains("the blade c0 is behind it"), "{error}");
+    ensure!(
+        links(bed.testbed())? == prepared,
+        "a controller that may not begin changed the host"
+    );
     controller = serve(&["c0", "c1", "m0"])?;
     program::end(&[added])?;
     let begin = Instant::now();
-    while is_connected(bed, "c0")? {
-        ensure!(begin.elapsed() < patience(), "c0 has ended, and is there");
+    while is_here(bed, "c0")? {
+        ensure!(
+            begin.elapsed() < patience(),
+            "c0 has ended, and is here still"
+        );
         std::thread::sleep(AGAIN);
     }
 
@@ -154,11 +162,9 @@ fn ports(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-fn is_connected(bed: &Bed, name: &str) -> Result<bool> {
+fn is_here(bed: &Bed, name: &str) -> Result<bool> {
     let blades = bed.status()?.blades;
-    Ok(blades
-        .iter()
-        .any(|blade| blade.name == name && blade.connected))
+    Ok(blades.iter().any(|blade| blade.name == name && blade.here))
 }
 
 /// The blades' daemons.

@@ -190,7 +190,7 @@ pub const QUICK: &[Named] = &[
             crashes: 1,
             merges: 1,
             resets: 1,
-            ..faults(2)
+            ..faults(1)
         },
     ),
     complete(
@@ -278,6 +278,19 @@ pub const QUICK: &[Named] = &[
 
 /// All together take less than ten minutes on two cores.
 pub const FULL: &[Named] = &[
+    complete(
+        "a blade crashes while halves are merged, two faults",
+        Setting {
+            is_split: true,
+            ..HALVES
+        },
+        Budget {
+            crashes: 1,
+            merges: 1,
+            resets: 1,
+            ..faults(2)
+        },
+    ),
     cut(
         "two blades without end: a crash",
         TWO,

@@ -155,7 +155,6 @@ mod tests {
         let expected = [
             "handed-over",
             "copy-failed",
-            "no-slot",
             "moved",
             "contended",
             "no-origin",

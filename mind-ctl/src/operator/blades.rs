@@ -60,7 +60,12 @@ pub(super) fn as_table<'a>(blades: impl IntoIterator<Item = &'a BladeStatus>) ->
             blade.port.clone().unwrap_or_default(),
             blade.address.to_string(),
             blade.incarnation.to_string(),
-            if blade.connected { "ready" } else { "gone" }.to_owned(),
+            match (blade.here, blade.connected) {
+                (true, true) => "ready",
+                (true, false) => "away",
+                (false, _) => "gone",
+            }
+            .to_owned(),
             bytes(blade.pages << 12),
             match blade.kind {
                 BladeKind::Compute => String::new(),

@@ -197,6 +197,7 @@ mod tests {
                 port: None,
                 incarnation: 1,
                 connected: true,
+                here: true,
                 pages: 16,
                 allocated: 4,
             }],

@@ -35,6 +35,7 @@ use mind_connection::{
     endpoint::{DEFAULT_SOCKET, Peer},
     frame,
 };
+use mind_dataplane::Switch;
 use mind_metrics::page;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -164,7 +165,14 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             plane.remove();
             result
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            if Switch::is_pinned(&args.pin) {
+                // Blades may be using it.
+                host.put_back_own().await;
+                return Err(error);
+            }
+            Err(error)
+        }
     };
     host.put_back().await;
     result

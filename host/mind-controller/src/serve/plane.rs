@@ -248,8 +248,8 @@ fn are_vacant(ports: &[&String], records: &[(Key, Record)]) -> Result<()> {
         });
         if let Some(blade) = blade {
             bail!(
-                "{port} is not among the ports any more, and {} is behind it: end that blade's daemon first, as long as \
-                 there is a controller with this port",
+                "{port} is not among the ports any more, and the blade {} is behind it: start with this port, end that \
+                 blade's daemon, and try again once `mind-ctl blades` says that it is gone",
                 blade.name
             );
         }

@@ -163,6 +163,7 @@ mod tests {
             port: None,
             incarnation: 1,
             connected: true,
+            here: true,
             pages: 0,
             allocated: 0,
         };

@@ -104,6 +104,7 @@ impl Driver {
             port: self.bridge.port(blade.port.0).map(str::to_owned),
             incarnation: incarnation.incarnation,
             connected: self.is_connected(incarnation),
+            here: blade.is_here,
             pages: blade.pages,
             allocated: used / PAGE_SIZE as u64,
         }

@@ -32,6 +32,8 @@ const NO_DEVICE: i32 = 19;
 pub(super) struct Host {
     net: Handle,
     journal: Journal,
+    /// How many changes were on the list when it was opened.
+    earlier: usize,
     /// The bridge's first address.
     address: Option<Ipv4Addr>,
 }
@@ -42,7 +44,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When [`plan::plan`] refuses, or the kernel does; then everything is put back. When the journal cannot be read.
+    /// When [`plan::plan`] refuses, or the kernel does; then what this one changed is put back. When the journal cannot be
+    /// read.
     pub(super) async fn prepare(
         bridge: &str,
         ports: &[String],
@@ -51,7 +54,8 @@ impl Host {
         journal: PathBuf,
     ) -> Result<Self> {
         let journal = Journal::open(journal)?;
-        if !journal.is_empty() {
+        let earlier = journal.all().count();
+        if earlier > 0 {
             tracing::info!(
                 "an earlier controller changed this host; it will be put back as it was before that"
             );
@@ -73,6 +77,7 @@ impl Host {
         let mut host = Self {
             net,
             journal,
+            earlier,
             address: None,
         };
         for change in changes {
@@ -85,7 +90,7 @@ impl Host {
             if let Err(error) = made {
                 let error = error.context(format!("cannot {change}"));
                 // A bridge that has an address may not be wanted without.
-                host.put_back().await;
+                host.put_back_own().await;
                 return Err(error);
             }
         }
@@ -127,8 +132,21 @@ impl Host {
     }
 
     /// Undoes all changes, the last one first. What cannot be undone is reported and left.
-    pub(super) async fn put_back(mut self) {
-        while let Some(change) = self.journal.last().cloned() {
+    pub(super) async fn put_back(self) {
+        self.undo_all_after(0).await;
+    }
+
+    /// Undoes what this controller has changed, as one that could not begin: what earlier ones changed may be in use.
+    pub(super) async fn put_back_own(self) {
+        let earlier = self.earlier;
+        self.undo_all_after(earlier).await;
+    }
+
+    /// Undoes all changes but the first ones.
+    async fn undo_all_after(mut self, kept: usize) {
+        while self.journal.all().count() > kept
+            && let Some(change) = self.journal.last().cloned()
+        {
             match self.undo(&change).await {
                 Ok(()) => tracing::info!("undone: {change}"),
                 Err(error) => tracing::error!("cannot undo: {change}: {error:#}"),
@@ -248,7 +266,6 @@ fn link(name: &str, message: &LinkMessage) -> Link {
     };
     for attribute in &message.attributes {
         match attribute {
-            LinkAttribute::Address(mac) => link.mac.clone_from(mac),
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::MaxMtu(mtu) => link.max_mtu = *mtu,
             LinkAttribute::Controller(index) => link.controller = Some(*index).filter(|&i| i != 0),

@@ -44,7 +44,6 @@ impl fmt::Display for Cidr {
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) index: u32,
-    pub(super) mac: Vec<u8>,
     pub(super) mtu: u32,
     /// The largest that its driver can; 0 where it does not say.
     pub(super) max_mtu: u32,
@@ -69,7 +68,7 @@ pub(super) struct Wanted<'a> {
 /// A change, and what was before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Change {
-    /// There is a bridge; its Ethernet address stays whatever ports it gets.
+    /// There is a bridge; its Ethernet address is that of [`mac_of`].
     Bridge { name: String, mac: Vec<u8> },
     /// An interface has an address.
     Address { link: String, address: Cidr },
@@ -149,10 +148,9 @@ pub(super) fn plan(
             let address = wanted.address.with_context(|| {
                 format!("there is no bridge {name}: --address A.B.C.D/BITS has it made, with that address")
             })?;
-            let mac = ports.first().context("there are no ports")?.mac.clone();
             changes.push(Change::Bridge {
                 name: name.clone(),
-                mac,
+                mac: mac_of(address.address).into(),
             });
             changes.push(Change::Address {
                 link: name,
@@ -182,6 +180,13 @@ pub(super) fn plan(
         .chain((!bridge_up).then(|| wanted.bridge.to_owned()));
     changes.extend(down.map(|link| Change::Up { link }));
     Ok(changes)
+}
+
+/// The Ethernet address of a bridge that is made: locally administered, and the same for the same IPv4 address. So blades
+/// reach the next controller's bridge, whatever ports it has.
+fn mac_of(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [0x02, 0x4d, a, b, c, d]
 }
 
 /// Whether an interface may become a port.
@@ -247,7 +252,6 @@ mod tests {
         Link {
             name: format!("eth{number}"),
             index: 10 + number,
-            mac: vec![2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
             max_mtu: 9216,
             ..Link::default()
@@ -286,7 +290,7 @@ mod tests {
                 "set br0 up",
             ]
         );
-        assert!(matches!(&changes[0], Change::Bridge { mac, .. } if *mac == port(1).mac));
+        assert!(matches!(&changes[0], Change::Bridge { mac, .. } if mac[2..] == [198, 18, 0, 1]));
     }
 
     #[test]
