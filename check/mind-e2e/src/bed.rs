@@ -256,16 +256,22 @@ impl Bed {
         })
     }
 
-    /// The last lines of every daemon's log.
+    /// The last lines of the log of every daemon, those that a test has started itself included.
     pub fn logs(&self) -> String {
-        let services = &self.testbed.state().services;
+        let mut logs: Vec<_> = fs::read_dir(paths::logs())
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
+        logs.sort();
         let mut text = String::new();
-        for service in services {
-            let log = fs::read(paths::log(&service.name)).unwrap_or_default();
+        for path in logs {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let log = fs::read(&path).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
             let lines: Vec<_> = log.lines().collect();
             for line in &lines[lines.len().saturating_sub(TAIL)..] {
-                text.push_str(&format!("  {} | {line}\n", service.name));
+                text.push_str(&format!("  {name} | {line}\n"));
             }
         }
         text

@@ -111,7 +111,7 @@ fn ports(bed: &Bed) -> Result<()> {
     let mut controller = serve(&["c1", "m0"])?;
     let mut running = vec![blade("m0")?, blade("c1")?];
     let domain = Domain::new(bed, "ports")?;
-    let mut load = domain.start("c1", &format!("{AREA} --first 0 {}", scaled(300_000)))?;
+    let mut load = domain.start("c1", &format!("{AREA} --first 0 {}", scaled(150_000)))?;
     load.go()?;
 
     // One more.

@@ -89,8 +89,11 @@ pub struct Config {
     pub flush_page: u64,
     /// How long an agent may take to say what it counts.
     pub report: u64,
-    /// How long blades have to come back to a controller that takes over: they try at least once a second.
+    /// How long compute blades have to come back to a controller that takes over: they try at least once a second, and
+    /// accesses of others to what they have fail after 5.
     pub grace: u64,
+    /// The same for memory blades, of which more is lost, and which answer packets all the while.
+    pub memory_grace: u64,
     /// Slots that are looked at in one act.
     pub sweep: u32,
     /// Regions that are changed at once.
@@ -123,7 +126,8 @@ impl Config {
             flush: 2_000_000_000,
             flush_page: 40_000,
             report: 2_000_000_000,
-            grace: 10_000_000_000,
+            grace: 3_000_000_000,
+            memory_grace: 10_000_000_000,
             sweep: 4096,
             batch: 64,
             zero: 64 << 20,

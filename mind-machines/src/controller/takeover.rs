@@ -37,7 +37,7 @@ use super::{
 /// How far a controller is that takes over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TakingOver {
-    /// It waits for blades, until a time.
+    /// It waits for blades, since a time.
     Awaiting(u64),
     /// It has packets open no more slots.
     Stopping,
@@ -172,8 +172,7 @@ impl Repair {
 
 impl Controller {
     pub(super) fn begin_takeover(&mut self, now: u64) {
-        let until = now.saturating_add(self.config.grace);
-        let task = Task::TakeOver(TakingOver::Awaiting(until));
+        let task = Task::TakeOver(TakingOver::Awaiting(now));
         self.begin(Claim::default(), None, vec![task]);
     }
 
@@ -185,21 +184,27 @@ impl Controller {
         taking_over: TakingOver,
     ) {
         match taking_over {
-            TakingOver::Awaiting(until) => {
-                if now < until && self.awaited().next().is_some() {
+            TakingOver::Awaiting(since) => {
+                let (grace, memory_grace) = (self.config.grace, self.config.memory_grace);
+                let until = |blade: &Incarnation| {
+                    since.saturating_add(match blade.kind {
+                        BladeKind::Compute => grace,
+                        BladeKind::Memory => memory_grace,
+                    })
+                };
+                let missed: Vec<_> = self.awaited().filter(|blade| until(blade) <= now).collect();
+                for incarnation in missed {
+                    if let Stage::TakingOver(awaited) = &mut self.stage {
+                        awaited.remove(&incarnation);
+                    }
+                    let name = self.name_of(incarnation);
+                    self.event(Event::Missed(incarnation.kind, name));
+                }
+                if let Some(until) = self.awaited().map(|blade| until(&blade)).min() {
                     operation.waits = Waits::Blades(until);
                     return operation
                         .tasks
-                        .push(Task::TakeOver(TakingOver::Awaiting(until)));
-                }
-                // Those that are not back are not waited for any longer.
-                let missed: Vec<Incarnation> = self.awaited().collect();
-                if let Stage::TakingOver(awaited) = &mut self.stage {
-                    awaited.clear();
-                }
-                for incarnation in missed {
-                    let name = self.name_of(incarnation);
-                    self.event(Event::Missed(incarnation.kind, name));
+                        .push(Task::TakeOver(TakingOver::Awaiting(since)));
                 }
                 let next = Task::TakeOver(TakingOver::Stopping);
                 match seeded!(OpenedWhileRepaired) {

@@ -1,6 +1,9 @@
 //! The controller dies at any act, and the next one goes on.
 
-use mind_api::message::{Access, OnLoss, RegionChange, Reply, Request};
+use mind_api::{
+    errno::Errno,
+    message::{Access, BladeKind, OnLoss, RegionChange, Reply, Request},
+};
 use mind_common::{addr::Va, directory::Want, verdict::Verdict};
 use mind_machines::{Node, controller::Event, controller::books::records::Key};
 
@@ -225,6 +228,40 @@ fn no_process_of_an_earlier_incarnation_is_left_whenever_the_controller_dies() {
             break;
         }
     }
+}
+
+#[test]
+fn a_compute_blade_that_does_not_come_back_is_gone_before_accesses_of_others_fail() {
+    let (mut world, _) = World::with_memory(4, OnLoss::LastWritten);
+    let memory = Node::Memory(1);
+    let (missing, late) = (world.incarnation(host(0)), world.incarnation(memory));
+    let missed = |world: &World| {
+        let missed = world.events.iter().filter_map(|event| match event {
+            Event::Missed(kind, _) => Some(*kind),
+            _ => None,
+        });
+        missed.collect::<Vec<_>>()
+    };
+    world.hang.extend([host(0), memory]);
+    world.die();
+    let begin = world.now;
+    world.run_now();
+    world.now = begin + world.config.grace - 1;
+    world.run_now();
+    assert_eq!(missed(&world), []);
+    world.now += 1;
+    world.run_now();
+    assert_eq!(missed(&world), [BladeKind::Compute]);
+    let id = world.resume(host(0), missing);
+    world.run_now();
+    assert_eq!(world.replies[&id].as_ref().unwrap_err().errno, Errno::ESRCH);
+    assert!(!world.controller.is_serving(), "a memory blade is awaited");
+    world.hang.clear();
+    world.resume(memory, late);
+    world.run_now();
+    assert!(world.controller.is_serving());
+    assert_eq!(missed(&world), [BladeKind::Compute]);
+    world.check();
 }
 
 #[test]

@@ -498,17 +498,23 @@ impl World {
             if self.hang.contains(&host) {
                 continue;
             }
-            let (session, id) = (self.session(host), self.request_id());
-            let input = Input::Resume {
-                session,
-                id,
-                incarnation,
-            };
-            self.controller.handle(self.now, input);
+            self.resume(host, incarnation);
         }
         for (id, (host, body)) in self.asked.clone() {
             self.send_request(host, id, body);
         }
+    }
+
+    /// An agent comes back to the controller; the request's identifier.
+    pub fn resume(&mut self, host: Node, incarnation: Incarnation) -> u64 {
+        let (session, id) = (self.session(host), self.request_id());
+        let input = Input::Resume {
+            session,
+            id,
+            incarnation,
+        };
+        self.controller.handle(self.now, input);
+        id
     }
 
     /// How often regions of a vma were lost.

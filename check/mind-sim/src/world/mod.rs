@@ -227,6 +227,7 @@ fn config(plan: &Plan, slots: usize) -> Config {
             usual.report
         },
         grace: GRACE,
+        memory_grace: GRACE,
         is_watched: true,
         ..usual
     }

@@ -241,15 +241,16 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
         tracer,
         shown,
     };
-    tracing::info!(%listen, ports = args.ports.join(", "), is_taken_over, "ready");
-    sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
-        .context("cannot tell whoever started the controller that it is ready")?;
+    tracing::info!(%listen, ports = args.ports.join(", "), is_taken_over, "begun");
     Ok((plane, serving))
 }
 
 impl Serving {
-    /// Serves; ends only when dropped.
+    /// Says that the controller is ready, and serves; ends only when dropped.
     async fn serve(self) -> Result<()> {
+        tracing::info!("ready");
+        sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
+            .context("cannot tell the service manager that the controller is ready")?;
         let Self {
             listener,
             door,
