@@ -12,16 +12,16 @@ use crate::process;
 use crate::setup;
 use crate::workspace;
 
-/// The daemons. Programs look for them beside themselves.
-const DAEMONS: [&str; 2] = ["mind-blade", "mind-controller"];
+/// The daemons, and what asks the controller. Programs look for them beside themselves.
+const PROGRAMS: [&str; 3] = ["mind-blade", "mind-controller", "mind-ctl"];
 
-/// Builds the eBPF object, the daemons, the packages `beside` and the package `name`, and becomes the last one's program,
+/// Builds the eBPF object, the [`PROGRAMS`], the packages `beside` and the package `name`, and becomes the last one's program,
 /// with `args`. Does not return if all goes well: signals are for the program, which cleans up.
 pub(crate) fn launch(name: &str, beside: &[&str], args: &[OsString]) -> Result<()> {
     let tools = setup::ensure()?;
     object::build(&tools)?;
 
-    let others = DAEMONS.into_iter().filter(|daemon| *daemon != name);
+    let others = PROGRAMS.into_iter().filter(|program| *program != name);
     let packages: Vec<_> = others.chain(beside.iter().copied()).chain([name]).collect();
     become_program(object::host_cargo(), &packages, &[], name, args)
 }

@@ -134,14 +134,14 @@ pub(crate) async fn run(args: Args) -> Result<()> {
                 if matches!(received.command, Command::Leave) {
                     bail!("the switch sends no requests to this memory blade any more; its memory is lost");
                 }
-                let store = responder.open_store()?;
+                let responder = Arc::clone(&responder);
                 let identity = Identity {
                     number: registered.number,
                     incarnation: registered.incarnation,
                     pages,
                     processes: BTreeSet::new(),
                 };
-                let work = move || carry_out(&store, identity, &received.command);
+                let work = move || carry_out(responder.store(), identity, &received.command);
                 let result = tokio::task::spawn_blocking(work)
                     .await
                     .context("zeroing pages failed")?;
