@@ -17,6 +17,10 @@ use crate::{
     wire::{Bth, Ceth, OUTER_LEN, SHORT_REQUEST_LEN},
 };
 
+/// The version of what keys and values of the maps mean: one more with every change that their sizes do not show. A
+/// data plane of one layout can take the place of another while programs run.
+pub const LAYOUT: u32 = 1;
+
 /// Declares a map's value: plain data, shared with the programs.
 macro_rules! plain {
     ($(#[$meta:meta])* pub struct $name:ident { $($body:tt)* }) => {

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use mind_api::{message::RegionChange, operator::BladeStatus};
 use mind_e2e::{Bed, Domain, Load, Program, bed::Watched, patience, scaled, suite};
 use rustix::process::Signal;
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
             ("regions_change_or_stay_whenever_it_dies", regions),
             ("a_blade_joins_whenever_it_dies", join),
             ("a_controller_that_was_told_to_keep_is_followed", kept),
+            ("slots_come_and_go_while_programs_run", slots),
             // The last two, for they lose something.
             ("a_blade_that_went_meanwhile_is_gone", absent),
             ("memory_that_went_meanwhile_is_lost", absent_memory),
@@ -290,6 +291,79 @@ fn kept(bed: &Bed) -> Result<()> {
     ensure!(incarnations(bed)? == before, "blades have new incarnations");
     agrees(bed)?;
     load.end()
+}
+
+/// Waits until the switch has so many slots.
+fn until_there_are(bed: &Bed, slots: u32) -> Result<()> {
+    let deadline = Instant::now() + patience();
+    loop {
+        // Meanwhile there may be no controller.
+        let found = bed.status().map(|status| status.slots);
+        match found {
+            Ok(found) if found == slots => return Ok(()),
+            Ok(found) if Instant::now() > deadline => {
+                bail!("there are {found} slots and not {slots}\n{}", bed.logs())
+            }
+            Err(error) if Instant::now() > deadline => return Err(error),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn slots(bed: &Bed) -> Result<()> {
+    let mut load = Load::new(bed, "slots", PAGES)?;
+    let before = incarnations(bed)?;
+    // Fewer than regions of the load, too: there are as many only when regions have given up theirs.
+    for (option, slots) in [
+        ("--slots=100000", 100_000),
+        ("--slots=20", 20),
+        ("--slots=2000", 2_000),
+        // The testbed's memory is worth 16 times as many slots as are said to be the least. There are more: they stay.
+        ("--least-slots=64", 2_000),
+        ("--slots=64", 64),
+        ("--least-slots=64", 16 * 64),
+    ] {
+        // With less than it works on, slots are taken back and given all the time: some thousand steps a second.
+        let steps = if slots < 64 { 500 } else { 5_000 };
+        let running = load.start(scaled(steps))?;
+        bed.restart("ctl", &[option.to_owned()])?;
+        until_there_are(bed, slots)?;
+        for mut program in running {
+            program.succeed()?;
+        }
+        load.check()?;
+        agrees(bed).with_context(|| format!("with {option}"))?;
+        until_there_are(bed, slots)?;
+    }
+    let running = load.start(scaled(10_000))?;
+    cut_off(bed)?;
+    for mut program in running {
+        program.succeed()?;
+    }
+    load.check()?;
+    agrees(bed)?;
+    ensure!(incarnations(bed)? == before, "blades have new incarnations");
+    load.end()
+}
+
+/// Controllers that replace the data plane die when the old one is stopped, when the new one has what it had, and when it
+/// has its place; another one after them dies, too.
+fn cut_off(bed: &Bed) -> Result<()> {
+    const POINTS: u32 = 3;
+    let mut slots = 1_000;
+    for point in 1..=POINTS {
+        for point in [point, point % POINTS + 1] {
+            slots += 1;
+            let options = [format!("--slots={slots}"), format!("--die-at={point}")];
+            let restarted = bed.restart("ctl", &options);
+            ensure!(restarted.is_err(), "it does not die at point {point}");
+        }
+        slots += 1;
+        bed.restart("ctl", &[format!("--slots={slots}")])?;
+        until_there_are(bed, slots)?;
+        agrees(bed).with_context(|| format!("after a controller that died at point {point}"))?;
+    }
+    Ok(())
 }
 
 fn absent(bed: &Bed) -> Result<()> {

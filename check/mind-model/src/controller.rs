@@ -73,7 +73,7 @@ fn session(connection: Connection) -> Session {
 const fn is_seen(act: &Act) -> bool {
     !matches!(
         act,
-        Act::Keep { .. } | Act::Find { .. } | Act::LookForUses { .. }
+        Act::Keep { .. } | Act::Find { .. } | Act::LookForUses { .. } | Act::LookIntoBlocks { .. }
     )
 }
 

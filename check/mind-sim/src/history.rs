@@ -195,6 +195,10 @@ impl History<'_> {
             What::Output(output) => (At::Controller, self.output(output)?),
             What::Input(input) => (At::Controller, self.input(input)?),
             What::Died => (At::Controller, "dies".to_owned()),
+            What::Replaced(slots, true) => (At::Switch, format!("has {slots} slots from now on")),
+            What::Replaced(slots, false) => {
+                (At::Switch, format!("has more in use than {slots} slots"))
+            }
             What::Cut(node) => (At::Switch, format!("{node} is cut off")),
             What::Disturbed(disturbance) => {
                 let node = match disturbance {

@@ -80,6 +80,8 @@ pub enum What {
     Output(Output),
     /// The controller died.
     Died,
+    /// A switch with so many slots took the place of the one that was there; or not, as more are in use.
+    Replaced(usize, bool),
     /// The switch drops a host's packets from now on.
     Cut(Node),
     /// A disturbance.

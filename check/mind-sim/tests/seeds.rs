@@ -1,11 +1,13 @@
 //! Many seeds: the guarantees hold in each, and each can be run again.
 
+use mind_machines::controller::{Act, Output};
 use mind_sim::{
     Flaw,
     coverage::Coverage,
     history,
     plan::{Disturbance, MILLISECOND, Plan},
     run, shrink,
+    trace::What,
 };
 
 /// Seeds of a test.
@@ -35,6 +37,32 @@ fn a_seed_replays_byte_for_byte() {
         assert_eq!(first, run(&plan, true), "seed {seed}");
         assert_eq!(first.hash, run(&plan, false).hash, "seed {seed}");
     }
+}
+
+#[test]
+fn slots_become_more_and_fewer_and_tables_run_out() {
+    let (mut replaced, mut more, mut too_few, mut blocks) = (0, 0, 0, 0);
+    for seed in 0..SEEDS / 4 {
+        let mut before = usize::MAX;
+        for record in run(&Plan::of_seed(seed), true).records {
+            match record.what {
+                What::Replaced(slots, true) => {
+                    replaced += 1;
+                    more += usize::from(slots > before);
+                    before = slots;
+                }
+                What::Replaced(_, false) => too_few += 1,
+                What::Output(Output::Act {
+                    act: Act::LookIntoBlocks { .. },
+                    ..
+                }) => blocks += 1,
+                _ => {}
+            }
+        }
+    }
+    let counts = [replaced, more, too_few, blocks];
+    println!("{counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
 
 /// A seed's plan with more crashes, which are noticed at once, and late packets.

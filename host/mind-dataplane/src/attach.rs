@@ -13,12 +13,16 @@ use std::{
 };
 
 use aya::programs::{
-    LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode,
-    links::{FdLink, PinnedLink},
-    tc::TcAttachOptions,
+    LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode,
+    links::{FdLink, LinkError, PinnedLink},
+    tc::{SchedClassifierLink, TcAttachOptions},
+    xdp::XdpLink,
 };
 
-use crate::{Error, Responder, Result, Switch, object::program};
+use crate::{
+    Error, Responder, Result, Switch,
+    object::{pinned_classifier, pinned_xdp, program},
+};
 
 /// What often helps where native XDP is refused.
 const XDP_HINT: &str = " (native XDP with frames of 9000 bytes: the driver must have multi-buffer XDP, and no other XDP \
@@ -157,6 +161,72 @@ pub fn check_port(
         }
     }
     Ok(Ok(()))
+}
+
+/// Has all links of ports that are pinned in `folder` lead to the programs pinned in `programs`: the next packet that comes
+/// finds those. A link of an interface that is gone is removed.
+///
+/// # Errors
+///
+/// When a program or link cannot be opened, and when the kernel refuses.
+pub(crate) fn lead(folder: &Path, programs: &Path) -> Result<()> {
+    let mut xdp = pinned_xdp(programs, program::SWITCH)?;
+    let mut fan_out = pinned_classifier(programs, program::FAN_OUT)?;
+    // What XDP passes up is for a TC program that knows the same tables: that one goes first.
+    for path in links(folder, program::FAN_OUT)? {
+        lead_one(&path, |link| {
+            let link = SchedClassifierLink::try_from(link)?;
+            Ok(fan_out.attach_to_link(link).map(drop))
+        })?;
+    }
+    for path in links(folder, program::SWITCH)? {
+        lead_one(&path, |link| {
+            let link = XdpLink::try_from(link)?;
+            Ok(xdp.attach_to_link(link).map(drop))
+        })?;
+    }
+    Ok(())
+}
+
+fn lead_one(
+    path: &Path,
+    lead: impl FnOnce(FdLink) -> Result<Result<(), ProgramError>, LinkError>,
+) -> Result<()> {
+    let failed = |reason: String| Error::Pin {
+        action: "lead to another program the link pinned at",
+        path: path.to_owned(),
+        reason,
+    };
+    let link = PinnedLink::from_pin(path).map_err(|error| failed(error.to_string()))?;
+    match lead(link.into()).map_err(|error| failed(error.to_string()))? {
+        Ok(()) => Ok(()),
+        // The interface is gone, and the link leads nowhere.
+        Err(ProgramError::SyscallError(error))
+            if error.io_error.raw_os_error() == Some(libc::ENOLINK) =>
+        {
+            remove(path)
+        }
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Where links of `program` are pinned in `folder`.
+fn links(folder: &Path, program: &str) -> Result<Vec<PathBuf>> {
+    let failed = |error: io::Error| Error::Pin {
+        action: "list the folder",
+        path: folder.to_owned(),
+        reason: error.to_string(),
+    };
+    let mut links = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_its = name
+            .strip_suffix(program)
+            .is_some_and(|it| it.ends_with(':'));
+        links.extend(is_its.then(|| entry.path()));
+    }
+    Ok(links)
 }
 
 /// Attaches the responder to `interface`, and pins the link in `folder`.

@@ -5,6 +5,7 @@
 //! * [`Responder`]: a memory blade's program and pages,
 //! * [`Directory`]: the directory's slots, mapped, changed by compare-and-swap beside the programs,
 //! * [`wait_for_packets`]: until what was taken out of it can be used again; [`Shortages`]: when little is left,
+//! * [`replace`]: a switch that takes the place of the one that is pinned, while packets come,
 //! * [`attach`]: ports, native XDP and tcx, with pinned links,
 //! * [`checksum`]: UDP sockets without checksums, for blades,
 //! * [`PacketCounters`]: packets by verdict,
@@ -41,6 +42,7 @@ mod limits;
 mod mapped;
 mod maps;
 mod object;
+pub mod replace;
 mod responder;
 mod shortages;
 mod store;
@@ -54,7 +56,7 @@ pub use directory::{Directory, Retired, SlotHandle};
 pub use error::{Error, Result};
 pub use grace::wait_for_packets;
 pub use limits::{MemoryLimits, SwitchLimits};
-pub use object::digest as object_digest;
+pub use object::{digest as object_digest, layout as object_layout};
 pub use responder::Responder;
 pub use shortages::Shortages;
 pub use store::Store;

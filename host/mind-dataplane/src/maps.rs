@@ -140,6 +140,19 @@ impl Maps {
         Ok(values.iter().copied().collect())
     }
 
+    /// Copies the entries of the per-CPU array `name` from `other`, as many as both have.
+    pub(crate) fn copy_per_cpu<V: Pod>(&mut self, other: &Self, name: &'static str) -> Result<()> {
+        let from = PerCpuArray::<_, V>::try_from(other.map(name)?).map_err(unfit(name))?;
+        let entries = other.capacity(name)?.min(self.capacity(name)?);
+        let mut to = PerCpuArray::<_, V>::try_from(self.map_mut(name)?).map_err(unfit(name))?;
+        for index in 0..entries {
+            let values = from.get(&index, 0).map_err(failed(name, "read", index))?;
+            to.set(index, values, 0)
+                .map_err(failed(name, "write", index))?;
+        }
+        Ok(())
+    }
+
     /// How many entries the map `name` can have.
     pub(crate) fn capacity(&self, name: &'static str) -> Result<u32> {
         let data = self.data(name)?;

@@ -166,6 +166,32 @@ pub fn digest() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The SHA-256 of what its maps are, in hexadecimal: two objects of one layout can take over each other's maps. Sizes of
+/// keys and values, and [`LAYOUT`](mind_common::table::LAYOUT) for what sizes do not say.
+///
+/// # Errors
+///
+/// When the object cannot be read.
+pub fn layout() -> Result<String> {
+    use sha2::{Digest as _, Sha256};
+    let object =
+        aya_obj::Object::parse(OBJECT).map_err(|error| Error::Load(Box::new(error.into())))?;
+    let maps = object
+        .maps
+        .iter()
+        .filter(|(name, _)| !name.starts_with('.'));
+    let mut lines: Vec<_> = maps
+        .map(|(name, map)| {
+            let (kind, key, value) = (map.map_type(), map.key_size(), map.value_size());
+            format!("{name} {kind} {key} {value}\n")
+        })
+        .collect();
+    lines.sort();
+    let text = format!("{}\n{}", mind_common::table::LAYOUT, lines.concat());
+    let bytes = Sha256::digest(text);
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// The object's bytes, for tests that look into it.
 #[cfg(feature = "harness")]
 pub fn bytes() -> &'static [u8] {

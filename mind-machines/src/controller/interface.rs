@@ -185,6 +185,16 @@ pub enum Act {
         /// How many slots at most.
         most: u32,
     },
+    /// Look at all slots of some blocks, for which of these can be done without: a block of which no page has a slot needs
+    /// no table. [`Seen::Uses`], those of a block one after the other.
+    LookIntoBlocks {
+        /// From which slot on; a block is looked into when the first slot of its pages comes.
+        from: u32,
+        /// How many slots are gone through at most.
+        most: u32,
+        /// How many are found at least, if there are as many.
+        enough: usize,
+    },
     /// Find regions in a range, by address. [`Seen::Regions`].
     Find {
         /// The first address.
@@ -339,7 +349,12 @@ pub struct Left {
 impl Left {
     /// Whether as much is left as is kept ahead of need: twice as much as that below which some is taken back.
     pub const fn is_enough(self) -> bool {
-        self.slots >= 2 * self.low_slots && self.tables >= 2 * self.low_tables
+        self.has_slots() && self.tables >= 2 * self.low_tables
+    }
+
+    /// The same for slots alone.
+    pub const fn has_slots(self) -> bool {
+        self.slots >= 2 * self.low_slots
     }
 }
 

@@ -1,5 +1,6 @@
 //! Slots are taken back when few are left: first from regions that no blade has, then from those that no request has
-//! touched since they were last looked at, then from any.
+//! touched since they were last looked at, then from any. When it is tables that are few, they are taken back from all
+//! regions of a block.
 //!
 //! Packets open slots by themselves, so the controller keeps some ahead of need. It looks at slots in turn, like a
 //! clock's hand, and has each region that it can do without written back and dropped by its blades
@@ -41,6 +42,8 @@ pub(super) struct Reclaiming {
     looked: u32,
     /// Whether a slot was taken back in this pass.
     has_taken: bool,
+    /// Whether it is tables that are few, so that blocks are looked at.
+    is_by_block: bool,
     /// Whether the switch has said that little is left since it was last asked.
     is_told: bool,
     step: Step,
@@ -98,6 +101,7 @@ impl Controller {
             from: self.hand,
             looked: 0,
             has_taken: false,
+            is_by_block: false,
             is_told: false,
             step: Step::Look,
         };
@@ -138,9 +142,14 @@ impl Controller {
                     return;
                 }
                 reclaiming.is_told = false;
-                let act = Act::LookForUses {
-                    from: reclaiming.from,
-                    most: self.config.sweep,
+                let (from, most) = (reclaiming.from, self.config.sweep);
+                let act = match reclaiming.is_by_block {
+                    false => Act::LookForUses { from, most },
+                    true => Act::LookIntoBlocks {
+                        from,
+                        most,
+                        enough: self.config.batch,
+                    },
                 };
                 self.act(id, operation, act, Task::Reclaim(reclaiming));
             }
@@ -188,28 +197,32 @@ impl Controller {
             reclaiming.step = Step::TellAgain;
             return operation.tasks.push(Task::Reclaim(reclaiming));
         }
-        let most = self.config.batch;
         let mut victims: Vec<Use> = Vec::new();
         let mut go_on = next;
-        for used in found {
-            if victims.len() == most {
-                // The rest is looked at next time.
-                go_on = Some(used.entry.slot);
-                break;
+        if reclaiming.is_by_block {
+            let block = |used: &Use| used.entry.region.base().block();
+            for block in found.chunk_by(|one, other| block(one) == block(other)) {
+                // All of them are looked at, also if one cannot be done without.
+                let wanted = block
+                    .iter()
+                    .filter(|used| self.is_wanted(used, reclaiming.pass));
+                if wanted.count() == block.len() {
+                    victims.extend(block);
+                }
             }
-            let before = self.uses.insert(used.entry.slot, used.accesses);
-            let is_cold = before == Some(used.accesses);
-            let is_wanted = match (used.word.state(), reclaiming.pass) {
-                (State::Invalid, _) => true,
-                (State::Locked, _) => self.is_lost_with_memory(used.entry.region),
-                (State::Shared | State::Modified, Pass::Cold) => is_cold,
-                (State::Shared | State::Modified, Pass::All) => true,
-                _ => false,
-            };
-            if is_wanted {
-                victims.push(used);
+        } else {
+            for used in found {
+                if victims.len() == self.config.batch {
+                    // The rest is looked at next time.
+                    go_on = Some(used.entry.slot);
+                    break;
+                }
+                if self.is_wanted(&used, reclaiming.pass) {
+                    victims.push(used);
+                }
             }
         }
+        reclaiming.is_by_block = left.has_slots();
         let end = go_on.unwrap_or(self.config.slots);
         reclaiming.looked += end.saturating_sub(reclaiming.from);
         reclaiming.from = go_on.unwrap_or(1);
@@ -232,6 +245,19 @@ impl Controller {
             operation.waits = Waits::Operations(others);
         }
         operation.tasks.push(Task::Reclaim(reclaiming));
+    }
+
+    /// Whether a slot can be done without in this pass.
+    fn is_wanted(&mut self, used: &Use, pass: Pass) -> bool {
+        let before = self.uses.insert(used.entry.slot, used.accesses);
+        let is_cold = before == Some(used.accesses);
+        match (used.word.state(), pass) {
+            (State::Invalid, _) => true,
+            (State::Locked, _) => self.is_lost_with_memory(used.entry.region),
+            (State::Shared | State::Modified, Pass::Cold) => is_cold,
+            (State::Shared | State::Modified, Pass::All) => true,
+            _ => false,
+        }
     }
 
     /// Whether a region's vma is lost, so that no packet asks for it any more.

@@ -85,6 +85,15 @@ impl Switch {
                     left: self.left(),
                 }
             }
+            Act::LookIntoBlocks { from, most, enough } => {
+                let end = self.end(*from, *most);
+                let (found, end) = self.uses_in_blocks(index(*from), end, *enough);
+                Seen::Uses {
+                    found,
+                    next: (end < self.slots.len()).then(|| number(end)),
+                    left: self.left(),
+                }
+            }
             Act::Open { slot, region, word } => {
                 Switch::open(self, index(*slot), *region, *word);
                 Seen::Done(Ok(()))

@@ -1,8 +1,11 @@
 //! Slots that are in no use: packets open them for regions that they touch first, as the XDP program does
-//! (`mind-ebpf/src/switch/first_touch.rs`). The real index can run out of tables as well; this one cannot.
+//! (`mind-ebpf/src/switch/first_touch.rs`). The index can run out of tables as well, of which a block with several slots
+//! takes one.
+
+use std::collections::BTreeSet;
 
 use mind_common::{
-    addr::{PAGE_SHIFT, Region, Va},
+    addr::{BLOCK_SHIFT, PAGE_SHIFT, Region, Va},
     directory::{State, Word, index::UNIT_ORDER},
     id::BladeSet,
 };
@@ -19,7 +22,7 @@ impl Switch {
         if let Some(index) = self.tables.slot(va) {
             return Some(index);
         }
-        if !self.is_opening {
+        if !self.is_opening || !self.has_table_for(va.block()) {
             return None;
         }
         let index = self.free.pop_first()?;
@@ -57,7 +60,8 @@ impl Switch {
     /// Whether the controller is to be told now that little is left: once, until enough is left again or it wants to be
     /// [told again](crate::controller::Act::TellAgain).
     pub fn tells_of_shortage(&mut self) -> bool {
-        let is_short = self.free.len() < self.low();
+        let left = self.left();
+        let is_short = left.slots < left.low_slots || left.tables < left.low_tables;
         let was_told = std::mem::replace(&mut self.is_told, is_short);
         is_short && !was_told
     }
@@ -66,17 +70,40 @@ impl Switch {
         self.is_told = false;
     }
 
-    fn low(&self) -> usize {
-        self.slots.len().div_ceil(LOW_PART)
+    /// From now on, no more than so many blocks can have several slots which packets open.
+    pub fn limit_tables(&mut self, tables: usize) {
+        self.most_tables = Some(tables);
+    }
+
+    /// The slots that the pages of a block find.
+    fn slots_in(&self, block: u64) -> BTreeSet<usize> {
+        let (first, end) = (Va(block << BLOCK_SHIFT), Va((block + 1) << BLOCK_SHIFT));
+        let pages = self.tables.pages.range(first..end);
+        pages.map(|(_, slot)| *slot).collect()
+    }
+
+    /// How many tables are in no use, if that is limited.
+    fn tables_left(&self) -> Option<usize> {
+        let most = self.most_tables?;
+        let blocks: BTreeSet<_> = self.tables.pages.keys().map(|page| page.block()).collect();
+        let used = blocks
+            .into_iter()
+            .filter(|block| self.slots_in(*block).len() > 1);
+        Some(most.saturating_sub(used.count()))
+    }
+
+    /// Whether the block can have one more slot.
+    fn has_table_for(&self, block: u64) -> bool {
+        self.tables_left() != Some(0) || self.slots_in(block).len() != 1
     }
 
     pub(super) fn left(&self) -> Left {
         let count = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
         Left {
             slots: count(self.free.len()),
-            low_slots: count(self.low()),
-            tables: 0,
-            low_tables: 0,
+            low_slots: count(self.slots.len().div_ceil(LOW_PART)),
+            tables: count(self.tables_left().unwrap_or_default()),
+            low_tables: count(self.most_tables.unwrap_or_default().div_ceil(LOW_PART)),
         }
     }
 
@@ -103,20 +130,45 @@ impl Switch {
 
     /// What the slots from one to another are used for.
     pub(super) fn uses(&self, from: usize, to: usize) -> Vec<Use> {
-        let used = (from..to).filter_map(|index| {
-            let slot = &self.slots[index];
-            let region = slot.region.filter(|_| slot.word.state() != State::Free)?;
-            Some(Use {
-                entry: Entry {
-                    region,
-                    slot: super::slot::number(index),
-                },
-                word: slot.word,
-                // Accesses are not counted; each invalidation begins an episode.
-                accesses: slot.word.episode().get(),
-            })
-        });
-        used.collect()
+        (from..to).filter_map(|index| self.use_of(index)).collect()
+    }
+
+    /// The same of all slots of blocks whose first slot is among them, until there are `enough`; and the slot to go on
+    /// with.
+    pub(super) fn uses_in_blocks(
+        &self,
+        from: usize,
+        to: usize,
+        enough: usize,
+    ) -> (Vec<Use>, usize) {
+        let mut found = Vec::new();
+        for index in from..to {
+            if found.len() >= enough {
+                return (found, index);
+            }
+            let Some(used) = self.use_of(index) else {
+                continue;
+            };
+            let slots = self.slots_in(used.entry.region.base().block());
+            if slots.first() == Some(&index) {
+                found.extend(slots.into_iter().filter_map(|index| self.use_of(index)));
+            }
+        }
+        (found, to)
+    }
+
+    fn use_of(&self, index: usize) -> Option<Use> {
+        let slot = &self.slots[index];
+        let region = slot.region.filter(|_| slot.word.state() != State::Free)?;
+        Some(Use {
+            entry: Entry {
+                region,
+                slot: super::slot::number(index),
+            },
+            word: slot.word,
+            // Accesses are not counted; each invalidation begins an episode.
+            accesses: slot.word.episode().get(),
+        })
     }
 
     /// The region that the pages are which find a slot, if they are one.

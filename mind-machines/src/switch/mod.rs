@@ -4,6 +4,7 @@
 //! Between two packets the controller may change slots and tables, as in the real switch. A packet reads and changes its
 //! region's word in one step; what it found in the tables it may have read earlier ([`View`]).
 
+mod carry;
 mod execute;
 mod fan_out;
 mod first_touch;
@@ -21,6 +22,7 @@ use mind_common::{
     verdict::Verdict,
 };
 
+pub use carry::{Carry, TooFew};
 pub use execute::{node_at, port_of};
 pub use slot::Slot;
 pub use tables::{Port, Tables};
@@ -37,6 +39,8 @@ pub struct Switch {
     free: BTreeSet<usize>,
     /// Slots that were taken out of the directory while packets were in the switch that may have found them.
     retired: BTreeSet<usize>,
+    /// Tables of the index, if they are limited.
+    most_tables: Option<usize>,
     /// Whether packets can open slots.
     is_opening: bool,
     /// Whether the controller was told that little is left, and still is.
@@ -86,6 +90,7 @@ impl Switch {
             slots: vec![Slot::default(); slots],
             free: (0..slots).collect(),
             retired: BTreeSet::new(),
+            most_tables: None,
             is_opening: true,
             is_told: false,
             tables: Arc::default(),

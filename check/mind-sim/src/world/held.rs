@@ -87,6 +87,13 @@ impl World<'_> {
         self.packets_left();
     }
 
+    /// All packets that were held up go on, in the order in which they came.
+    pub(crate) fn all_go_on(&mut self) {
+        while let Some(number) = self.held.packets.keys().next().copied() {
+            self.goes_on(number);
+        }
+    }
+
     /// The operation waits for the packets that are in the switch.
     pub(crate) fn wait_for_packets(&mut self, operation: OperationId) {
         let waits = Waits::Operation(operation);

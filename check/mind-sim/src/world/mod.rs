@@ -208,7 +208,7 @@ fn threads(plan: &Plan) -> Vec<Thread> {
 /// The controller's configuration, with so many slots beside the one that is never used: it changes few slots and
 /// regions at once, so that packets come between any two; in some runs it waits for agents less long than for regions.
 fn config(plan: &Plan, slots: usize) -> Config {
-    let usual = Config::new([198, 18, 0, 1].into(), slots as u32 + 1);
+    let usual = Config::new([198, 18, 0, 1].into(), number_of(slots));
     let mut random = generator(plan.seed, 6);
     let batch = random.usize(1..=2);
     let is_impatient = random.bool();
@@ -233,19 +233,37 @@ fn config(plan: &Plan, slots: usize) -> Config {
     }
 }
 
-/// How many slots there are: for the regions of all areas, most of them split once; in some runs so few that regions have
-/// to do without.
-fn slots(plan: &Plan) -> usize {
+/// Tables of the index, in some runs: fewer than blocks of the areas.
+const FEW_TABLES: usize = 2;
+
+/// How many slots there are at least and at most: so few that regions have to do without, or enough for the regions of
+/// all areas, most of them split once.
+fn slots_between(plan: &Plan) -> (usize, usize) {
     let pages = plan.memory_pages() as usize;
+    ((pages / 6).max(8), pages / 2 + 8)
+}
+
+/// How many there are at first.
+fn slots(plan: &Plan) -> usize {
+    let (least, most) = slots_between(plan);
     match generator(plan.seed, 5).u8(0..4) {
-        0 => (pages / 6).max(8),
-        _ => pages / 2 + 8,
+        0 => least,
+        _ => most,
     }
+}
+
+/// One more than there are slots: the number that the first one in the real table would have is never used.
+const fn number_of(slots: usize) -> u32 {
+    slots as u32 + 1
 }
 
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, is_traced: bool) -> Self {
         let slots = slots(plan);
+        let mut switch = Switch::new(slots);
+        if generator(plan.seed, 7).u8(0..4) == 0 {
+            switch.limit_tables(FEW_TABLES);
+        }
         let memory_pages = plan.memory_pages() * 3 / 2;
         let computes = 0..=plan.blades;
         let machines = computes.map(|number| (blade(number), Machine::default()));
@@ -255,7 +273,7 @@ impl<'a> World<'a> {
             queue: Queue::new(),
             random: generator(plan.seed, 2),
             network: Network::new(plan.seed, plan.network_faults),
-            switch: Switch::new(slots),
+            switch,
             held: Held::default(),
             memories: BTreeMap::new(),
             deaf_until: BTreeMap::new(),

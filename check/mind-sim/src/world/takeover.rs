@@ -1,4 +1,5 @@
-//! The controller dies before any of its outputs or right after an answer, and another one takes over; agents come back to it.
+//! The controller dies before any of its outputs or right after an answer, and another one takes over, with more slots or
+//! fewer in some runs; agents come back to it.
 
 use mind_api::message::Request;
 use mind_common::id::BladeId;
@@ -9,10 +10,10 @@ use mind_machines::{
 
 use crate::{
     coverage::Pair,
-    plan::{GRACE, MILLISECOND, Moment},
+    plan::{GRACE, MILLISECOND, Moment, generator},
     trace::What,
     world::agent::{Purpose, RESTART},
-    world::{Event, World},
+    world::{Event, World, number_of, slots_between},
 };
 
 /// How long it takes until an agent learns that its connection is lost, in nanoseconds.
@@ -21,6 +22,9 @@ const FOUND: std::ops::Range<u64> = 0..20 * MILLISECOND;
 const RETRY: std::ops::Range<u64> = MILLISECOND..100 * MILLISECOND;
 /// How long an agent that comes back too late takes, in nanoseconds.
 const LATE: u64 = GRACE + 200 * MILLISECOND;
+
+/// The purpose of the random numbers that decide of the switch's slots after the first death; after the next, one more.
+const FIRST_REPLACEMENT: u64 = 0x3_0000;
 
 /// How the controller dies.
 #[derive(Clone, Copy, Debug)]
@@ -108,10 +112,29 @@ impl World<'_> {
     /// Another controller takes over.
     pub(crate) fn take_over(&mut self) {
         self.is_down = false;
+        self.replace_switch();
         let records = self.records.clone();
         let now = self.queue.now();
         self.controller = Controller::take_over(self.config, records, now);
         self.step_later();
+    }
+
+    /// A switch with another number of slots takes the place of the one that is there, in some runs and if what is in use
+    /// fits.
+    fn replace_switch(&mut self) {
+        let mut random = generator(self.plan.seed, FIRST_REPLACEMENT + self.deaths);
+        let (least, most) = slots_between(self.plan);
+        let slots = random.usize(least / 2..=most);
+        if random.bool() || slots == self.switch.slots().len() {
+            return;
+        }
+        // The packets have left the old one before its slots go over.
+        self.all_go_on();
+        let carried = self.switch.carry_over(slots);
+        self.record(What::Replaced(slots, carried.is_ok()));
+        if carried.is_ok() {
+            self.config.slots = number_of(slots);
+        }
     }
 
     /// An agent's connection is lost: it connects again. A daemon that is not registered yet begins anew.

@@ -6,7 +6,8 @@
 //! * [`copier`] copies invalidations where the switch does not,
 //! * [`tracer`] tells operators what becomes of packets,
 //! * [`metrics`] is what Prometheus is told,
-//! * [`plane`] is the data plane as it begins and ends, [`store`] what else outlives the controller,
+//! * [`plane`] is the data plane as it begins and ends, [`slots`] how many slots it has, [`store`] what else outlives
+//!   the controller, [`fuse`] ends the controller for tests,
 //! * [`fdb`] finds the port that a blade is behind,
 //! * [`host`] makes the host a switch, with a bridge and ports.
 
@@ -15,15 +16,18 @@ mod copier;
 mod door;
 mod driver;
 mod fdb;
+mod fuse;
 mod host;
 mod metrics;
 mod plane;
 mod session;
+mod slots;
 mod store;
 mod tracer;
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    os::unix::process::CommandExt as _,
     path::PathBuf,
     sync::Arc,
 };
@@ -41,6 +45,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
     task::JoinSet,
 };
 
@@ -49,9 +54,11 @@ use self::{
     door::Door,
     driver::{Driver, Handle, Setup},
     fdb::Bridge,
+    fuse::Fuse,
     host::{Host, plan::Cidr},
     metrics::Events,
     plane::{Begun, Plane},
+    slots::Rule,
     tracer::Tracer,
 };
 
@@ -120,8 +127,13 @@ pub(crate) struct Args {
     #[arg(long)]
     keep: bool,
     /// Directory slots: regions, of 16 KiB at first, that can be cached at a time; at most 160 bytes of kernel memory each.
-    #[arg(long, default_value_t = 262_144)]
-    slots: u32,
+    /// By default 262,144, or 4 or 16 times as many where memory blades offer more than 16 or 64 GiB. Another number than
+    /// that of the controller before replaces the data plane while programs run.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    slots: Option<u32>,
+    /// Directory slots at least, if --slots is not given.
+    #[arg(long, hide = true, default_value_t = slots::LEAST)]
+    least_slots: u32,
     /// Load a switch that loses packets when a test tells it to.
     #[arg(long, hide = true)]
     lose_on_purpose: bool,
@@ -139,6 +151,16 @@ enum FanOut {
     Controller,
 }
 
+impl Args {
+    /// What decides about the number of slots.
+    const fn rule(&self) -> Rule {
+        Rule {
+            said: self.slots,
+            least: self.least_slots,
+        }
+    }
+}
+
 pub(crate) async fn run(args: Args) -> Result<()> {
     // From here on they end the daemon in order, not at once.
     let mut term = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
@@ -154,7 +176,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             let (result, is_told) = tokio::select! {
                 _ = term.recv() => (Ok(()), true),
                 _ = int.recv() => (Ok(()), true),
-                result = serving.serve() => (result, false),
+                ended = serving.serve() => match ended {
+                    Ok(()) => {
+                        plane.leave();
+                        return Err(begin_again());
+                    }
+                    error => (error, false),
+                },
             };
             tracer.end();
             // Who ends by an error may be started again, and goes on.
@@ -178,6 +206,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     result
 }
 
+/// Becomes the controller that comes after this one, in the same process; what cannot be done about it.
+fn begin_again() -> anyhow::Error {
+    // The file may have been replaced since, which the link knows.
+    let mut again = std::process::Command::new("/proc/self/exe");
+    again.args(std::env::args_os().skip(1));
+    let error = again.exec();
+    anyhow::Error::new(error).context("cannot begin again, with another data plane")
+}
+
 /// All that a controller needs to serve.
 struct Serving {
     listener: TcpListener,
@@ -188,6 +225,8 @@ struct Serving {
     events: Arc<Events>,
     tracer: Arc<Tracer>,
     shown: Option<TcpListener>,
+    /// Resolves when another data plane is to take the place of this one.
+    is_outgrown: oneshot::Receiver<()>,
 }
 
 /// Begins on a host that is a switch, whose bridge has the address `own`; what it makes goes again if it fails.
@@ -209,12 +248,15 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
         Some(address) => Some(page::listen(address).await?),
         None => None,
     };
+    let mut fuse = Fuse::new(args.die_at);
     let Begun {
         plane,
         switch,
         store,
         is_taken_over,
-    } = Plane::begin(args, *listen.ip())?;
+        slots,
+    } = Plane::begin(args, *listen.ip(), &mut fuse)?;
+    let (outgrown, is_outgrown) = oneshot::channel();
     let copied = copier::start(switch.open_copies()?, *listen.ip())?;
     let tracer = Tracer::start(switch.open_traces()?, switch.open_trace_control()?)?;
     let events = Arc::new(Events::new().context("cannot count events")?);
@@ -226,10 +268,12 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
         bridge: Arc::clone(&bridge),
         pins: args.pin.clone(),
         address: *listen.ip(),
-        die_at: args.die_at,
+        fuse,
         copied,
         tracer: Arc::clone(&tracer),
         events: Arc::clone(&events),
+        slots,
+        outgrown,
     })?;
     let serving = Serving {
         listener,
@@ -240,17 +284,20 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
         events,
         tracer,
         shown,
+        is_outgrown,
     };
     tracing::info!(%listen, ports = args.ports.join(", "), is_taken_over, "begun");
     Ok((plane, serving))
 }
 
 impl Serving {
-    /// Says that the controller is ready, and serves; ends only when dropped.
+    /// Says that the controller is ready, and serves; ends when another data plane is to take the place of this one.
     async fn serve(self) -> Result<()> {
         tracing::info!("ready");
-        sd_notify::notify(false, &[sd_notify::NotifyState::Ready])
-            .context("cannot tell the service manager that the controller is ready")?;
+        // What was told before, by the controller that this one comes after in the same process, may not listen any more.
+        if let Err(error) = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]) {
+            tracing::warn!(%error, "the service manager cannot be told that the controller is ready");
+        }
         let Self {
             listener,
             door,
@@ -260,6 +307,7 @@ impl Serving {
             events,
             tracer: _,
             shown,
+            mut is_outgrown,
         } = self;
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run());
@@ -284,6 +332,7 @@ impl Serving {
                         session::run(handle, bridge, stream, Peer::Local)
                     });
                 }),
+                Ok(()) = &mut is_outgrown => return Ok(()),
                 Some(ended) = tasks.join_next() => {
                     if let Err(error) = ended
                         && error.is_panic()

@@ -1,5 +1,7 @@
 //! The data plane as a controller begins and ends: loaded anew, or taken over as it is pinned, where an earlier
-//! controller's records belong to it.
+//! controller's records belong to it. [`replace`] puts another one in its place.
+
+mod replace;
 
 use std::{
     fs,
@@ -8,14 +10,18 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use mind_dataplane::{Switch, SwitchLimits, attach};
+use mind_dataplane::{Switch, SwitchLimits, attach, replace as replacement};
 use mind_machines::controller::books::{
+    blades::Blade,
     domains::MAX_DOMAIN,
     records::{Key, Record},
 };
 
+use self::replace::Outcome;
 use super::{
     Args, FanOut, fdb,
+    fuse::Fuse,
+    slots::Rule,
     store::{FORMAT, Owner, Store},
 };
 
@@ -38,6 +44,18 @@ pub(super) struct Begun {
     pub(super) store: Store,
     /// Whether there was one before, whose blades are to come back.
     pub(super) is_taken_over: bool,
+    pub(super) slots: Slots,
+}
+
+/// What is to become of the number of slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    /// What decides about it.
+    pub(super) rule: Rule,
+    /// So many fewer there are to be as soon as no more are in use.
+    pub(super) fewer: Option<u32>,
+    /// So many could not be had.
+    pub(super) refused: Option<u32>,
 }
 
 impl Plane {
@@ -45,10 +63,11 @@ impl Plane {
     ///
     /// # Errors
     ///
-    /// When the one that is pinned, with records of who uses it, is another than is wanted; and when the kernel refuses.
-    pub(super) fn begin(args: &Args, address: Ipv4Addr) -> Result<Begun> {
+    /// When the one that is pinned, with records of who uses it, cannot be taken over; when a blade that is here is behind
+    /// a port that is not wanted any more; and when the kernel refuses.
+    pub(super) fn begin(args: &Args, address: Ipv4Addr, fuse: &mut Fuse) -> Result<Begun> {
         let store = Store::open(&args.state)?;
-        let wanted = owner(args, address)?;
+        let mut wanted = owner(args, address)?;
         let known = store
             .owner()?
             .filter(|known| known.boot == wanted.boot && !args.fresh);
@@ -62,43 +81,113 @@ impl Plane {
         if let Some(known) = &known {
             // Before it is opened: what another build has pinned may lack maps that this one has.
             compare(known, &wanted, &args.pin)?;
+            // The controller before may have ended while it replaced the data plane.
+            replacement::finish(&args.pin)?;
         }
         if let Some(known) = known
-            && let Ok(mut switch) = Switch::open(&args.pin)
+            && let Ok(switch) = Switch::open(&args.pin)
         {
-            plane.take_ports(args, &store, &known, &wanted, &mut switch)?;
+            let records = store.records()?;
+            let is_left = |port: &&String| !wanted.ports.contains(port);
+            let left: Vec<_> = known.ports.iter().filter(is_left).cloned().collect();
+            are_vacant(&left, &records)?;
+            let offered = offered(&records);
+            let identity = (address, fdb::address_of(&args.bridge)?);
+            let (mut switch, slots) =
+                plane.replace(args, switch, (&known, &mut wanted), offered, identity, fuse)?;
+            // A controller before may have stopped it.
+            switch.set_identity(identity.0, identity.1)?;
+            plane.take_ports(args, &store, &left, &wanted, &mut switch)?;
             return Ok(Begun {
                 plane,
                 switch,
                 store,
                 is_taken_over: true,
+                slots,
             });
         }
         plane.is_left = false;
         // What a controller has left that kept no records.
         plane.detach();
         store.begin(&wanted)?;
-        let switch = plane.load(args, address)?;
+        let rule = args.rule();
+        let switch = plane.load(args, address, rule.wanted(0, None))?;
         Ok(Begun {
             plane,
             switch,
             store,
             is_taken_over: false,
+            slots: Slots {
+                rule,
+                fewer: None,
+                refused: None,
+            },
         })
     }
 
-    fn load(&self, args: &Args, address: Ipv4Addr) -> Result<Switch> {
-        let mut highest = 0;
-        for port in &args.ports {
-            highest = highest.max(attach::index_of(port)?);
-        }
-        let limits = SwitchLimits {
-            interfaces: highest + 1 + MORE_INTERFACES,
-            domains: MAX_DOMAIN + 1,
-            slots: args.slots.saturating_add(1),
-            lose_on_purpose: args.lose_on_purpose,
-            ..SwitchLimits::default()
+    /// Another data plane takes the place of `switch`, if this one is to have other slots or other programs. What stays of
+    /// it is noted in `wanted`.
+    fn replace(
+        &self,
+        args: &Args,
+        switch: Switch,
+        (known, wanted): (&Owner, &mut Owner),
+        offered: u64,
+        identity: (Ipv4Addr, [u8; 6]),
+        fuse: &mut Fuse,
+    ) -> Result<(Switch, Slots)> {
+        let now = u32::try_from(switch.directory().slots() - 1)?;
+        let rule = args.rule();
+        let mut slots = Slots {
+            rule,
+            fewer: None,
+            refused: None,
         };
+        let number = rule.wanted(offered, Some(now));
+        let is_other =
+            known.object != wanted.object || known.loses_on_purpose != wanted.loses_on_purpose;
+        let interfaces = switch.interfaces()?;
+        let has_room = highest(&args.ports)? < interfaces;
+        if number == now && !is_other && has_room {
+            return Ok((switch, slots));
+        }
+        let limits = limits(args, number, interfaces)?;
+        let (switch, is_replaced) =
+            match replace::replace(switch, &limits, &self.folder, identity, fuse)? {
+                Outcome::Replaced(switch) => {
+                    tracing::info!(
+                        slots = number,
+                        before = now,
+                        other_programs = is_other,
+                        "another data plane has taken the place of the one that was there"
+                    );
+                    (switch, true)
+                }
+                Outcome::NeedsRoom(switch) => {
+                    slots.fewer = Some(number);
+                    (switch, false)
+                }
+                Outcome::Kept(switch, error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(
+                        error,
+                        slots = now,
+                        wanted = number,
+                        "the data plane stays what it was"
+                    );
+                    slots.refused = Some(number);
+                    (switch, false)
+                }
+            };
+        if !is_replaced {
+            wanted.object.clone_from(&known.object);
+            wanted.loses_on_purpose = known.loses_on_purpose;
+        }
+        Ok((switch, slots))
+    }
+
+    fn load(&self, args: &Args, address: Ipv4Addr, slots: u32) -> Result<Switch> {
+        let limits = limits(args, slots, 0)?;
         let mut switch = Switch::load(&limits).context("cannot load the data plane")?;
         let mac = fdb::address_of(&args.bridge)?;
         switch.set_identity(address, mac)?;
@@ -110,26 +199,22 @@ impl Plane {
     }
 
     /// Attaches ports that are not as they should be, that came anew with their names, or that the controller before
-    /// this one did not have; detaches those that it had and this one does not.
+    /// this one did not have; detaches those that it had and this one does not, which are `left`.
     ///
     /// # Errors
     ///
-    /// When a blade that is here is behind a port that is not wanted any more; when an interface's index is beyond the
-    /// tables; and when the kernel refuses.
+    /// When an interface's index is beyond the tables, and when the kernel refuses.
     fn take_ports(
         &self,
         args: &Args,
         store: &Store,
-        known: &Owner,
+        left: &[String],
         wanted: &Owner,
         switch: &mut Switch,
     ) -> Result<()> {
-        let is_left = |port: &&String| !wanted.ports.contains(port);
-        let left: Vec<_> = known.ports.iter().filter(is_left).collect();
-        are_vacant(&left, &store.records()?)?;
         // Whichever of both a controller that follows has, it finds those of the other.
         let mut both = wanted.clone();
-        both.ports.extend(left.iter().copied().cloned());
+        both.ports.extend(left.iter().cloned());
         store.hand_over(&both)?;
         for port in left {
             tracing::info!(port, "it is no port of the switch any more");
@@ -205,6 +290,35 @@ impl Drop for Plane {
     }
 }
 
+/// The sizes of a data plane's tables for these ports, with so many slots and so many interfaces at least.
+fn limits(args: &Args, slots: u32, interfaces: u32) -> Result<SwitchLimits> {
+    Ok(SwitchLimits {
+        interfaces: interfaces.max(highest(&args.ports)? + 1 + MORE_INTERFACES),
+        domains: MAX_DOMAIN + 1,
+        slots: slots.saturating_add(1),
+        lose_on_purpose: args.lose_on_purpose,
+        ..SwitchLimits::default()
+    })
+}
+
+/// The highest index of these interfaces.
+fn highest(ports: &[String]) -> Result<u32> {
+    let mut highest = 0;
+    for port in ports {
+        highest = highest.max(attach::index_of(port)?);
+    }
+    Ok(highest)
+}
+
+/// Bytes that memory blades offer that are here.
+fn offered(records: &[(Key, Record)]) -> u64 {
+    let blades = records.iter().filter_map(|(_, record)| match record {
+        Record::Blade(blade) => Some(blade),
+        _ => None,
+    });
+    blades.map(Blade::offers).sum()
+}
+
 /// Attaches the switch to a port.
 fn attach(fan_out: FanOut, switch: &mut Switch, port: &str, pins: &Path) -> Result<()> {
     if fan_out == FanOut::Switch {
@@ -228,15 +342,15 @@ fn owner(args: &Args, address: Ipv4Addr) -> Result<Owner> {
         format: FORMAT,
         boot: boot.trim().to_owned(),
         object: mind_dataplane::object_digest(),
+        layout: mind_dataplane::object_layout()?,
         address,
         ports,
-        slots: args.slots,
         loses_on_purpose: args.lose_on_purpose,
     })
 }
 
 /// Refuses to take ports away that blades are behind.
-fn are_vacant(ports: &[&String], records: &[(Key, Record)]) -> Result<()> {
+fn are_vacant(ports: &[String], records: &[(Key, Record)]) -> Result<()> {
     for port in ports {
         // An interface that is gone has taken its blade along.
         let Ok(index) = attach::index_of(port) else {
@@ -261,13 +375,8 @@ fn are_vacant(ports: &[&String], records: &[(Key, Record)]) -> Result<()> {
 fn compare(known: &Owner, wanted: &Owner, pins: &Path) -> Result<()> {
     let differs = [
         ("records of another version", known.format != wanted.format),
-        ("programs of another build", known.object != wanted.object),
+        ("tables of another layout", known.layout != wanted.layout),
         ("another address", known.address != wanted.address),
-        ("another number of slots", known.slots != wanted.slots),
-        (
-            "--lose-on-purpose",
-            known.loses_on_purpose != wanted.loses_on_purpose,
-        ),
     ];
     let differs: Vec<_> = differs
         .into_iter()
@@ -294,22 +403,28 @@ mod tests {
             format: FORMAT,
             boot: "boot".into(),
             object: "object".into(),
+            layout: "layout".into(),
             address: Ipv4Addr::new(198, 18, 0, 1),
             ports: vec!["c0".into(), "m0".into()],
-            slots: 16,
             loses_on_purpose: false,
         };
         let pins = Path::new("/pins");
         compare(&known, &known, pins).unwrap();
         let wanted = Owner {
             object: "another".into(),
-            slots: 32,
+            loses_on_purpose: true,
+            ..known.clone()
+        };
+        compare(&known, &wanted, pins).unwrap();
+        let wanted = Owner {
+            layout: "another".into(),
+            address: Ipv4Addr::new(198, 18, 0, 2),
             ..known.clone()
         };
         let error = compare(&known, &wanted, pins).unwrap_err().to_string();
         for part in [
             "/pins",
-            "programs of another build, another number of slots",
+            "tables of another layout, another address",
             "--fresh",
         ] {
             assert!(error.contains(part), "{error}");

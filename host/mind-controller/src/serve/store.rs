@@ -27,12 +27,13 @@ pub(super) struct Owner {
     pub(super) boot: String,
     /// What the programs' object is known by.
     pub(super) object: String,
+    /// What the layout of its maps is known by.
+    #[serde(default)]
+    pub(super) layout: String,
     /// The switch's address.
     pub(super) address: Ipv4Addr,
     /// Its ports, in the order of their names.
     pub(super) ports: Vec<String>,
-    /// Slots of its directory.
-    pub(super) slots: u32,
     /// Whether it loses packets when a test tells it to.
     pub(super) loses_on_purpose: bool,
 }
@@ -160,9 +161,9 @@ mod tests {
             format: FORMAT,
             boot: "boot".into(),
             object: "object".into(),
+            layout: "layout".into(),
             address: Ipv4Addr::new(198, 18, 0, 1),
             ports: vec!["c0".into()],
-            slots: 16,
             loses_on_purpose: false,
         }
     }

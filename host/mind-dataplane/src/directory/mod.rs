@@ -2,11 +2,13 @@
 //!
 //! * [`slot`]: a region's word, and what stands beside it,
 //! * [`index`]: how pages find slots, and how that is changed,
-//! * [`free`]: what is in no use.
+//! * [`free`]: what is in no use,
+//! * [`carry`]: what it takes over from another one.
 //!
 //! What was taken out of the index is *retired*: packets that found it before may still be in the switch. Only when they
 //! have left it ([`wait_for_packets`](crate::wait_for_packets)) may it be [given](Directory::give) for further use.
 
+mod carry;
 mod free;
 mod index;
 mod slot;

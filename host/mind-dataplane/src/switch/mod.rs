@@ -18,18 +18,18 @@ use crate::{
     Copies, Directory, Result, Shortages, SwitchLimits, TraceControl, Traces, counters, directory,
     maps::Maps,
     object::{self, program},
-    traces,
+    replace, traces,
 };
 
-const SWITCH: &str = "SWITCH";
-const PORTS: &str = "PORTS";
+pub(crate) const SWITCH: &str = "SWITCH";
+pub(crate) const PORTS: &str = "PORTS";
 const DEVICES: &str = "DEVICES";
 const COMPUTE: &str = "COMPUTE";
 const MEMORY: &str = "MEMORY";
 const GRANTS: &str = "GRANTS";
 const PROTECTION: &str = "PROTECTION";
 const TRANSLATION: &str = "TRANSLATION";
-const LOSSES: &str = "LOSSES";
+pub(crate) const LOSSES: &str = "LOSSES";
 const HANDED_OVER: &str = "HANDED_OVER";
 /// Bytes of the ring of packets that the controller is to copy: about 4,000 of them.
 const RING: u32 = 1 << 18;
@@ -39,7 +39,7 @@ const SHORT: &str = "SHORT";
 const SHORT_RING: u32 = 4096;
 
 /// All maps that belong to a switch.
-const MAPS: [&str; 23] = [
+pub(crate) const MAPS: [&str; 23] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -76,8 +76,8 @@ enum Programs {
 /// A switch's data plane: its programs, and the tables that they read.
 pub struct Switch {
     programs: Programs,
-    maps: Maps,
-    directory: Directory,
+    pub(crate) maps: Maps,
+    pub(crate) directory: Directory,
 }
 
 impl Switch {
@@ -168,6 +168,7 @@ impl Switch {
     ///
     /// When something is there and cannot be removed.
     pub fn unpin(folder: &Path) -> Result<()> {
+        replace::remove(folder)?;
         let programs = [program::SWITCH, program::FAN_OUT];
         object::unpin(folder, MAPS.into_iter().chain(programs))
     }

@@ -135,12 +135,37 @@ impl Switch {
         self.set_peer(MEMORY, number.into(), peer)
     }
 
+    /// The addresses and ports of all blades, as another switch has them.
+    pub(crate) fn take_over_peers(&mut self, other: &Self) -> Result<()> {
+        for number in 0..MAX_BLADES as u8 {
+            let compute = BladeId::from_low_bits(number.into());
+            for (map, peer) in [
+                (COMPUTE, other.compute(compute)?),
+                (MEMORY, other.memory(number)?),
+            ] {
+                if peer.is_present() {
+                    self.set_peer(map, number.into(), peer)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn set_peer(&mut self, map: &'static str, number: u32, peer: Peer) -> Result<()> {
         if peer.is_present() {
             self.check_interface(peer.ifindex)?;
             self.maps.set_device(DEVICES, peer.ifindex, peer.ifindex)?;
         }
         self.maps.set(map, number, peer)
+    }
+
+    /// How many interfaces there can be: one more than the highest index of a port's.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn interfaces(&self) -> Result<u32> {
+        self.maps.capacity(PORTS)
     }
 
     fn check_interface(&self, ifindex: u32) -> Result<()> {

@@ -10,7 +10,7 @@ use mind_api::{
     message::{BladeKind, Registration},
 };
 use mind_common::{
-    addr::{Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::{PAGE_SHIFT, Prefix, SLICE_SHIFT, Va, WINDOW_BASE},
     id::{BladeId, BladeSet, Connection, MAX_BLADES},
     table::{self, PEER_PRESENT, Peer, Translation},
 };
@@ -86,6 +86,14 @@ impl Blade {
                 BladeKind::Compute => self.incarnation.connection().to_qp(),
                 BladeKind::Memory => 0,
             },
+        }
+    }
+
+    /// Bytes of memory that it offers; 0 for a compute blade, and while it is not here.
+    pub const fn offers(&self) -> u64 {
+        match self.incarnation.kind {
+            BladeKind::Memory if self.is_here => self.pages << PAGE_SHIFT,
+            _ => 0,
         }
     }
 

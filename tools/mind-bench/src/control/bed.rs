@@ -45,7 +45,7 @@ impl Bed {
     /// Brings it up.
     pub(super) async fn up(
         (compute, memory): (u8, u8),
-        slots: Option<u32>,
+        slots: u32,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         interrupt.check()?;
@@ -192,14 +192,14 @@ impl Bed {
 }
 
 /// Starts the daemon in the switch's namespace, as a testbed with services has it; it goes with the testbed.
-fn start_controller(plan: &Plan, options: &Options, slots: Option<u32>) -> Result<()> {
+fn start_controller(plan: &Plan, options: &Options, slots: u32) -> Result<()> {
     let services = service::standard(plan, options, &daemons::folder()?);
     let controller = services
         .into_iter()
         .find(|service| service.role == Role::Controller);
     let mut controller = controller.context("a testbed has no controller")?;
-    let slots = slots.map(|slots| format!("--slots={slots}"));
-    controller.command.extend(slots);
+    let slots = format!("--slots={slots}");
+    controller.command.push(slots);
     service::start(&controller)?
         .ready()
         .context("the controller does not start")

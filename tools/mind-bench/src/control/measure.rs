@@ -42,7 +42,7 @@ pub(super) struct Run {
     pub(super) rate: Duration,
     pub(super) compute: u8,
     pub(super) memory: u8,
-    pub(super) slots: Option<u32>,
+    pub(super) slots: u32,
 }
 
 /// What was measured.

@@ -52,9 +52,10 @@ pub(crate) struct Args {
     /// Memory blades.
     #[arg(long, default_value_t = MAX_BLADES, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_BLADES)))]
     memory: u8,
-    /// Directory slots, instead of the daemon's default.
-    #[arg(long)]
-    slots: Option<u32>,
+    /// Directory slots: as many as there are by default at first, so that the data plane is not replaced while more and
+    /// more memory is offered.
+    #[arg(long, default_value_t = 262_144)]
+    slots: u32,
 }
 
 /// Runs `cargo xtask bench control`. When it returns, however it does, no testbed is left.

@@ -9,9 +9,11 @@
 //! * [`status`] and [`listing`]: what operators see, of the data plane and of the books; each list comes in parts
 //!   ([`part`]), and one that is sorted is made between other work ([`scan`]),
 //! * [`check`]: whether books, tables and blades agree,
-//! * [`told`]: events, for the log and for metrics.
+//! * [`told`]: events, for the log and for metrics,
+//! * [`growth`]: whether there are to be more slots, or fewer.
 
 mod check;
+mod growth;
 mod listing;
 mod packets;
 mod part;
@@ -47,8 +49,10 @@ use mind_machines::controller::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    copier::Copied, fdb::Bridge, metrics::Events, session::Trace, store::Store, tracer::Tracer,
+    copier::Copied, fdb::Bridge, fuse::Fuse, metrics::Events, plane::Slots, session::Trace,
+    store::Store, tracer::Tracer,
 };
+use growth::Growth;
 use packets::Packets;
 use scan::Scans;
 use tables::Tables;
@@ -216,11 +220,14 @@ pub(super) struct Setup {
     pub(super) pins: PathBuf,
     /// The switch's address.
     pub(super) address: Ipv4Addr,
-    /// Acts after which the controller ends at once, for tests; 0 for never.
-    pub(super) die_at: u64,
+    pub(super) fuse: Fuse,
     pub(super) copied: Arc<Copied>,
     pub(super) tracer: Arc<Tracer>,
     pub(super) events: Arc<Events>,
+    /// What is to become of the number of slots.
+    pub(super) slots: Slots,
+    /// Told when another data plane is to take the place of this one.
+    pub(super) outgrown: oneshot::Sender<()>,
 }
 
 /// The driver.
@@ -252,8 +259,8 @@ pub(super) struct Driver {
     tracer: Arc<Tracer>,
     events: Arc<Events>,
     began: Instant,
-    /// Acts until the controller ends at once, for tests; 0 for never.
-    fuse: u64,
+    fuse: Fuse,
+    growth: Growth,
 }
 
 impl Driver {
@@ -299,7 +306,8 @@ impl Driver {
             tracer: setup.tracer,
             events: setup.events,
             began: Instant::now(),
-            fuse: setup.die_at,
+            fuse: setup.fuse,
+            growth: Growth::new(setup.slots, setup.outgrown),
         };
         Ok((driver, handle))
     }
@@ -316,7 +324,8 @@ impl Driver {
             let retired = self.tables.take_retired();
             self.packets.wait(retired, None);
             let has_scans = self.scan();
-            if !is_idle || has_scans {
+            let has_slots = self.grow();
+            if !is_idle || has_scans || has_slots {
                 for _ in 0..TAKEN_AT_ONCE {
                     if self.controller.is_full() {
                         break;
@@ -385,7 +394,7 @@ impl Driver {
     /// Does something at once; what came of it.
     fn perform(&mut self, act: &Act) -> Seen {
         if changes_something(act) {
-            self.burn();
+            self.fuse.burn();
         }
         if let Some(seen) = self.tables.execute(act) {
             return seen;
@@ -397,19 +406,6 @@ impl Driver {
             }),
             _ => Ok(()),
         })
-    }
-
-    /// Ends the controller at once, as by SIGKILL, if a test wants that now.
-    fn burn(&mut self) {
-        if self.fuse > 0 {
-            self.fuse -= 1;
-            if self.fuse == 0 {
-                let _ = rustix::process::kill_process(
-                    rustix::process::getpid(),
-                    rustix::process::Signal::KILL,
-                );
-            }
-        }
     }
 
     /// Takes a message.
@@ -590,6 +586,7 @@ const fn changes_something(act: &Act) -> bool {
         Act::Look { .. }
             | Act::Find { .. }
             | Act::LookForUses { .. }
+            | Act::LookIntoBlocks { .. }
             | Act::ReadTables
             | Act::ReadSlots { .. }
     )

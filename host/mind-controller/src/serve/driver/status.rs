@@ -28,7 +28,7 @@ impl Driver {
     pub(super) fn summary(&self) -> Summary {
         let slots = self.tables.slots().saturating_sub(1);
         let directory = self.tables.switch().directory();
-        let free = self.packets.waiting().free_slots(directory);
+        let free = self.packets.waiting().free_slots(directory) + self.growth.withdrawn();
         let used = slots.saturating_sub(u32::try_from(free).unwrap_or(u32::MAX));
         let awaited = self.controller.awaited();
         Summary {

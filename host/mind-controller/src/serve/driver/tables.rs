@@ -124,6 +124,9 @@ impl Tables {
                 Seen::Done(Ok(()))
             }
             Act::LookForUses { from, most } => self.uses(*from, *most),
+            Act::LookIntoBlocks { from, most, enough } => {
+                self.uses_in_blocks(*from, *most, *enough)
+            }
             Act::Open { slot, region, word } => {
                 if let Some(slot) = self.slot(*slot) {
                     open(&slot, *region, *word);
@@ -245,32 +248,66 @@ impl Tables {
     /// What slots are used for.
     fn uses(&self, from: u32, most: u32) -> Seen {
         let end = from.saturating_add(most).min(self.slots());
-        let used = (from..end).filter_map(|number| {
-            let slot = self.slot(number)?;
-            let word = slot.word();
-            let region = slot.region().filter(|_| word.state() != State::Free)?;
-            // Both are of 32 bits, and wrap.
-            let accesses = slot.accesses().wrapping_add(slot.invalidations()) as u32;
-            Some(Use {
-                entry: Entry {
-                    region,
-                    slot: number,
-                },
-                word,
-                accesses,
-            })
-        });
-        let directory = self.switch.directory();
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let used = (from..end).filter_map(|number| self.use_of(number));
         Seen::Uses {
             found: used.collect(),
             next: (end < self.slots()).then_some(end),
-            left: Left {
-                slots: count(directory.left(FreeKind::Slots)),
-                low_slots: count(directory.low(FreeKind::Slots)),
-                tables: count(directory.left(FreeKind::Tables)),
-                low_tables: count(directory.low(FreeKind::Tables)),
+            left: self.left(),
+        }
+    }
+
+    /// The same of all slots of blocks whose first slot is among them, until there are `enough`.
+    fn uses_in_blocks(&self, from: u32, most: u32, enough: usize) -> Seen {
+        let end = from.saturating_add(most).min(self.slots());
+        let mut found = Vec::new();
+        let mut next = from;
+        while next < end && found.len() < enough {
+            let number = next;
+            next += 1;
+            let Some(used) = self.use_of(number) else {
+                continue;
+            };
+            let pages = self.slots_in(used.entry.region.base().block());
+            let mut slots: Vec<_> = pages.into_iter().flatten().collect();
+            slots.sort_unstable();
+            slots.dedup();
+            slots.retain(|slot| !matches!(*slot, 0 | CLOSED));
+            if slots.first() == Some(&number) {
+                found.extend(slots.into_iter().filter_map(|slot| self.use_of(slot)));
+            }
+        }
+        Seen::Uses {
+            found,
+            next: (next < self.slots()).then_some(next),
+            left: self.left(),
+        }
+    }
+
+    fn use_of(&self, number: u32) -> Option<Use> {
+        let slot = self.slot(number)?;
+        let word = slot.word();
+        let region = slot.region().filter(|_| word.state() != State::Free)?;
+        // Both are of 32 bits, and wrap.
+        let accesses = slot.accesses().wrapping_add(slot.invalidations()) as u32;
+        Some(Use {
+            entry: Entry {
+                region,
+                slot: number,
             },
+            word,
+            accesses,
+        })
+    }
+
+    /// How much of the directory is in no use.
+    fn left(&self) -> Left {
+        let directory = self.switch.directory();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Left {
+            slots: count(directory.left(FreeKind::Slots)),
+            low_slots: count(directory.low(FreeKind::Slots)),
+            tables: count(directory.left(FreeKind::Tables)),
+            low_tables: count(directory.low(FreeKind::Tables)),
         }
     }
 
