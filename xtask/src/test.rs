@@ -24,9 +24,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     object::build(&tools)?;
     let companions = companions::ensure()?;
 
-    // The daemons, which the end-to-end tests expect beside them.
+    // The daemons, which the end-to-end tests expect beside them: with the tests, for cargo builds what both need in one
+    // way then. Tests have it built with more features than programs alone do.
     let mut cargo = object::host_cargo();
     cargo.arg("build").args(object::HOST_CRATES);
+    cargo.args(["--lib", "--bins", "--tests", "--examples"]);
     process::run(&mut cargo)?;
 
     let mut cargo = object::host_cargo();

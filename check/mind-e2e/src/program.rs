@@ -224,7 +224,12 @@ impl Program {
     /// When it has ended.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
-        self.child.wait()?;
+        let status = self.child.wait()?;
+        ensure!(
+            status.signal() == Some(libc::SIGKILL),
+            "{} ended with {status} before it was killed",
+            self.name
+        );
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use mind_e2e::{Bed, Domain, scaled, suite};
+use mind_e2e::{Bed, Domain, Program, scaled, suite};
 
 const BLADES: [&str; 4] = ["c0", "c1", "c2", "c3"];
 /// Pages that a blade may cache.
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             ("a_cache_smaller_than_the_working_set", small_cache),
             ("two_hundred_threads_with_eviction", threads),
             ("a_program_killed_at_work_leaves_the_others_working", killed),
+            ("programs_come_while_another_changes_its_memory", coming),
         ],
         || Bed::up(4, 2, (CACHE * 4096) as u64),
     )
@@ -202,5 +203,22 @@ fn killed(bed: &Bed) -> Result<()> {
         other.succeed()?;
         neighbour.succeed()?;
     }
+    domain.end()
+}
+
+/// The agent notifies all programs of a domain of each change, also those that it has just let in.
+fn coming(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "coming")?;
+    let changing = (0..3).map(|_| {
+        let mut program = domain.start("c0", "--pages 1 fresh 1000000")?;
+        program.go()?;
+        Ok(program)
+    });
+    let changing: Vec<_> = changing.collect::<Result<_>>()?;
+    for _ in 0..scaled(100) {
+        domain.run("c0", "--area word increment 1")?;
+    }
+    changing.into_iter().try_for_each(Program::kill)?;
+    domain.run("c1", &format!("--area word equals {}", scaled(100)))?;
     domain.end()
 }

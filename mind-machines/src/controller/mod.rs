@@ -11,7 +11,9 @@
 //!
 //! * [`interface`]: what goes in and comes out,
 //! * [`books`]: what the controller knows, and what tables should hold because of that,
-//! * `operation`: operations, their tasks and claims; `index`: which of them may go on, and how they are found,
+//! * `config`: how patient it is, and how much it does at once,
+//! * `operation`: operations, their tasks and claims; `work`: what those of all kinds do; `index`: which of them may go
+//!   on, and how they are found,
 //! * [`phase`]: what operations meet in which phase,
 //! * `requests`: who asks for what, and gets which answer; `decide`: what a request means; `vmas`: what is mapped,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
@@ -34,6 +36,7 @@
 mod blades;
 pub mod books;
 mod change;
+mod config;
 mod decide;
 mod index;
 pub mod interface;
@@ -49,96 +52,23 @@ mod requests;
 mod sessions;
 mod takeover;
 mod vmas;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use mind_api::{
-    errno::{Errno, Failure},
-    message::{Command, Report},
-};
+use mind_api::errno::{Errno, Failure};
 use mind_common::{addr::Region, id::BladeSet, table};
 
+pub use config::Config;
 pub use interface::{
     Act, Entry, Event, FoundSlot, Input, Left, OperationId, Output, Seen, Session, Use,
 };
 
-use books::{Answer, Books, blades::Incarnation, records, tables};
+use books::{Books, blades::Incarnation, records, tables};
 use index::{Condition, Index};
-use operation::{Asker, Claim, Operation, Otherwise, Task, Waits};
+use operation::{Operation, Task, Waits};
 use phase::{Incident, Phase};
 use sessions::Sessions;
-
-/// How long the controller waits, and how much it does at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Config {
-    /// The address of the switch, which blades are told.
-    pub address: std::net::Ipv4Addr,
-    /// Slots of the directory; the first is never used.
-    pub slots: u32,
-    /// How long to wait for a region that stays busy, for a change that must be made, in nanoseconds; as all times here.
-    pub full: u64,
-    /// The same for a split or a merge, which can be left.
-    pub optional: u64,
-    /// The same for a region of which a blade says that it is stuck.
-    pub stuck: u64,
-    /// How often to look at a word that is busy: blades' answers change it, of which the controller is not told.
-    pub pause: u64,
-    /// How long a blade may take to flush something.
-    pub flush: u64,
-    /// How much longer for each page.
-    pub flush_page: u64,
-    /// How long an agent may take to say what it counts.
-    pub report: u64,
-    /// How long compute blades have to come back to a controller that takes over: they try at least once a second, and
-    /// accesses of others to what they have fail after 5.
-    pub grace: u64,
-    /// The same for memory blades, of which more is lost, and which answer packets all the while.
-    pub memory_grace: u64,
-    /// Slots that are looked at in one act.
-    pub sweep: u32,
-    /// Regions that are changed at once.
-    pub batch: usize,
-    /// Bytes that a memory blade is told to zero at once.
-    pub zero: u64,
-    /// How long to wait before a memory blade that could not zero is told again.
-    pub again: u64,
-    /// Requests that may be under way, or wait until a controller has taken over; more are refused.
-    pub operations: usize,
-    /// Answers that are kept for one blade; beyond that its next request is refused.
-    pub answers: usize,
-    /// Outputs that may wait: while there are so many, whoever drives the controller asks for them before it hands in
-    /// anything else.
-    pub outputs: usize,
-    /// Whether it notes what operations meet ([`Controller::take_incidents`]).
-    pub is_watched: bool,
-}
-
-impl Config {
-    /// The usual ones, for a switch at that address with so many slots.
-    pub const fn new(address: std::net::Ipv4Addr, slots: u32) -> Self {
-        Self {
-            address,
-            slots,
-            full: 2_000_000_000,
-            optional: 100_000_000,
-            stuck: 200_000_000,
-            pause: 200_000,
-            flush: 2_000_000_000,
-            flush_page: 40_000,
-            report: 2_000_000_000,
-            grace: 3_000_000_000,
-            memory_grace: 10_000_000_000,
-            sweep: 4096,
-            batch: 64,
-            zero: 64 << 20,
-            again: 1_000_000_000,
-            operations: 4096,
-            answers: 256,
-            outputs: 4096,
-            is_watched: false,
-        }
-    }
-}
 
 /// Writes that are lost, or memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -496,178 +426,6 @@ impl Controller {
                 self.proceed_with_takeover(now, id, operation, taking_over)
             }
             Task::Count(counting) => self.count(now, id, operation, counting),
-        }
-    }
-
-    // Operations.
-
-    /// Begins an operation.
-    fn begin(&mut self, claim: Claim, asker: Option<Asker>, tasks: Vec<Task>) -> OperationId {
-        self.next_operation += 1;
-        let id = OperationId(self.next_operation);
-        let operation = Operation::new(claim, asker, tasks);
-        self.index.begin(id, &operation);
-        self.operations.insert(id, operation);
-        id
-    }
-
-    /// No other operation may come between this one's tasks, until its [`Task::Release`].
-    fn hold(&mut self, id: OperationId) {
-        debug_assert!(self.exclusive.is_none_or(|other| other == id));
-        self.exclusive = Some(id);
-    }
-
-    fn release(&mut self, id: OperationId) {
-        if self.exclusive == Some(id) {
-            self.exclusive = None;
-        }
-    }
-
-    /// Has something done at once; `task` goes on when it is.
-    fn act(&mut self, id: OperationId, operation: &mut Operation, act: Act, task: Task) {
-        operation.waits = Waits::Seen;
-        operation.tasks.push(task);
-        self.outbox.push_back(Output::Act { operation: id, act });
-    }
-
-    /// Orders an agent to do something; what it answers is told to the operation, at once if the agent is not connected.
-    fn order(
-        &mut self,
-        id: OperationId,
-        operation: &mut Operation,
-        to: Incarnation,
-        command: Command,
-        until: Option<u64>,
-    ) {
-        let Some(session) = self.session(to) else {
-            operation.heard.push((to, Err(self.not_connected(to))));
-            return;
-        };
-        self.next_order += 1;
-        let order = self.next_order;
-        let waiting = Order {
-            operation: id,
-            to,
-            until,
-        };
-        self.index.ordered(order, &waiting);
-        self.orders.insert(order, waiting);
-        self.outbox.push_back(Output::Order {
-            operation: id,
-            session,
-            order,
-            command,
-        });
-    }
-
-    fn not_connected(&self, to: Incarnation) -> Failure {
-        let message = format!("the agent of {} is not connected", self.name_of(to));
-        Failure::new(Errno::EIO, message)
-    }
-
-    /// An order is answered. An answer that nothing waits for is ignored.
-    fn reported(&mut self, number: u64, result: Result<Report, Failure>, incident: Incident) {
-        let Some(order) = self.orders.remove(&number) else {
-            return;
-        };
-        self.index.answered(number, &order);
-        self.meets(order.operation, incident);
-        if let Some(operation) = self.operations.get_mut(&order.operation) {
-            operation.heard.push((order.to, result));
-        }
-    }
-
-    /// What was waited for until now has come, or has failed.
-    fn expire(&mut self, now: u64) {
-        while let Some(number) = self.index.expire(now) {
-            let to = self.orders.get(&number).map(|order| order.to);
-            let name = to.map_or_else(|| "an agent".to_owned(), |to| self.name_of(to));
-            let message = format!("{name} did not do in time what it was told to");
-            let failure = Failure::new(Errno::EIO, message);
-            self.reported(number, Err(failure), Incident::TooLate);
-        }
-    }
-
-    /// All orders to an agent have failed.
-    fn fail_orders(&mut self, to: Incarnation) {
-        for number in self.index.orders_to(to) {
-            let failure = self.not_connected(to);
-            self.reported(number, Err(failure), Incident::CutOff);
-        }
-    }
-
-    fn event(&mut self, event: Event) {
-        self.outbox.push_back(Output::Event(event));
-    }
-
-    // Tasks that all kinds of operations have.
-
-    fn install(
-        &mut self,
-        id: OperationId,
-        operation: &mut Operation,
-        mut keys: VecDeque<tables::Key>,
-        otherwise: Otherwise,
-    ) {
-        self.hold(id);
-        if let Some(Seen::Done(result)) = operation.seen.take() {
-            let Some(key) = keys.pop_front() else {
-                return;
-            };
-            match (result, self.books.wanted(key)) {
-                (Ok(()), Some(value)) => {
-                    self.installed.insert(key, value);
-                }
-                (Ok(()), None) => {
-                    self.installed.remove(&key);
-                }
-                (Err(failure), _) => return self.not_installed(operation, failure, otherwise),
-            }
-        } else {
-            // What is new goes in before anything comes out: no page is without its class in between.
-            let is_new = |key: &tables::Key| self.books.wanted(*key).is_some();
-            let (new, old): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_new);
-            keys = new.into_iter().chain(old).collect();
-        }
-        while let Some(key) = keys.front().copied() {
-            let value = self.books.wanted(key);
-            if value != self.installed.get(&key).copied() {
-                return self.act(
-                    id,
-                    operation,
-                    Act::Install { key, value },
-                    Task::Install(keys, otherwise),
-                );
-            }
-            keys.pop_front();
-        }
-    }
-
-    fn keep(&mut self, id: OperationId, operation: &mut Operation) {
-        self.hold(id);
-        match operation.seen.take() {
-            Some(Seen::Done(Ok(()))) => {}
-            Some(Seen::Done(Err(failure))) => {
-                let what = "recording what a controller that follows this one must know";
-                self.event(Event::Failed { what, failure });
-            }
-            Some(_) | None => {
-                let changes = self.books.take_changes();
-                if !changes.is_empty() {
-                    self.act(id, operation, Act::Keep { changes }, Task::Keep);
-                }
-            }
-        }
-    }
-
-    fn reply(&mut self, id: OperationId, operation: &mut Operation, body: Answer) {
-        if let Some(asker) = operation.asker.take() {
-            self.outbox.push_back(Output::Reply {
-                operation: id,
-                session: asker.session,
-                id: asker.id,
-                body,
-            });
         }
     }
 

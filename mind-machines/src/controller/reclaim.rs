@@ -21,6 +21,10 @@ use super::{
     procedure::Change,
 };
 
+/// How many times as many regions are taken at once where it is by block, since several make one table free. Each may be a
+/// command to the same blade, of which few may wait.
+const REGIONS_OF_BLOCKS: usize = 4;
+
 /// Which regions are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pass {
@@ -148,7 +152,7 @@ impl Controller {
                     true => Act::LookIntoBlocks {
                         from,
                         most,
-                        enough: self.config.batch,
+                        enough: REGIONS_OF_BLOCKS * self.config.batch,
                     },
                 };
                 self.act(id, operation, act, Task::Reclaim(reclaiming));

@@ -200,6 +200,15 @@ impl Server {
         result.map(|_| ())
     }
 
+    /// Answers an attachment, and has the program notified of changes from then on: the notice of a change must not come
+    /// before the answer, and none may be missing after it.
+    fn enter(&self, id: ProgramId, domain: DomainId, packets: &Arc<Packets>) -> Result<()> {
+        let mut members = lock(&self.members);
+        members.insert(id, (domain, Arc::clone(packets)));
+        packets.send(&FromBlade::Attached, None)?;
+        Ok(())
+    }
+
     fn depart(&self, packets: &Arc<Packets>, domain: u32, pid: i32) {
         let id = {
             let mut members = lock(&self.members);
@@ -244,7 +253,11 @@ impl Server {
         };
         let id = ProgramId(self.next.fetch_add(1, Ordering::Relaxed));
         let (notices, incoming) = mpsc::channel();
-        lock(&self.members).insert(id, (domain, Arc::clone(packets)));
+        let telling = Arc::clone(packets);
+        std::thread::Builder::new()
+            .name("notices".into())
+            .spawn(move || tell(&telling, &incoming))
+            .context("cannot start a thread for a program")?;
         self.engine.send(engine::Command::Attach {
             id,
             domain,
@@ -252,12 +265,7 @@ impl Server {
             backing: memory,
             notices,
         });
-        let telling = Arc::clone(packets);
-        std::thread::Builder::new()
-            .name("notices".into())
-            .spawn(move || tell(&telling, &incoming))
-            .context("cannot start a thread for a program")?;
-        packets.send(&FromBlade::Attached, None)?;
+        self.enter(id, domain, packets)?;
 
         loop {
             match next(packets, process)? {
