@@ -17,6 +17,8 @@ pub enum Errno {
     ESRCH,
     /// A blade failed to carry out a command.
     EIO,
+    /// As many programs are attached as a blade's agent takes: try again when one has ended.
+    EAGAIN,
     /// No memory blade has that much left, or the range is not mapped (as of `mprotect`).
     ENOMEM,
     /// The area's owner does not allow it.
@@ -50,6 +52,7 @@ impl Errno {
             Self::ENOENT => 2,
             Self::ESRCH => 3,
             Self::EIO => 5,
+            Self::EAGAIN => 11,
             Self::ENOMEM => 12,
             Self::EACCES => 13,
             Self::EFAULT => 14,

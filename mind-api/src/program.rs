@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The version of this protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// From a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -214,7 +214,10 @@ pub enum FromBlade {
     /// The program is attached and may use the window.
     Attached,
     /// The program is not attached.
-    Refused(Failure),
+    Refused {
+        /// Why not. By a name: it has a field of its own that is called as the tag is.
+        failure: Failure,
+    },
     /// The answer to a call; a range, where the call makes one.
     Answer {
         /// The call's number.
@@ -239,4 +242,47 @@ pub enum FromBlade {
         /// The range.
         range: Mapping,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::Errno;
+
+    #[test]
+    fn every_message_of_an_agent_can_be_read() {
+        let failure = || Failure::new(Errno::EINVAL, "the domain has chosen something else");
+        let range = Mapping {
+            va: 0x1000_0000_0000,
+            length: 4096,
+        };
+        let messages = [
+            FromBlade::Report(Box::default()),
+            FromBlade::Memory {
+                domain: 3,
+                blade: 1,
+            },
+            FromBlade::Attached,
+            FromBlade::Refused { failure: failure() },
+            FromBlade::Answer {
+                id: 1,
+                result: Ok(Some(range)),
+            },
+            FromBlade::Answer {
+                id: 2,
+                result: Err(failure()),
+            },
+            FromBlade::Denied {
+                page: range.va,
+                readable: true,
+            },
+            FromBlade::Unreachable { page: range.va },
+            FromBlade::Changed { range },
+        ];
+        for message in messages {
+            let text = serde_json::to_string(&message).unwrap();
+            let read = serde_json::from_str::<FromBlade>(&text);
+            assert_eq!(read.ok(), Some(message), "{text}");
+        }
+    }
 }

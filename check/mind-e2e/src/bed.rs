@@ -87,12 +87,24 @@ impl Bed {
     ///
     /// When it does not answer.
     pub fn report(&self, blade: &str) -> Result<BladeReport> {
+        match self.ask(blade, &ToBlade::Report)? {
+            (FromBlade::Report(report), _) => Ok(*report),
+            (other, _) => bail!("the agent of {blade} answers with {other:?}"),
+        }
+    }
+
+    /// Connects to a compute blade's agent, and returns what it answers to the first message, and the connection.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn ask(&self, blade: &str, message: &ToBlade) -> Result<(FromBlade, Packets)> {
         let packets = Packets::connect(&paths::blade_socket(blade))
             .with_context(|| format!("cannot reach the agent of {blade}"))?;
-        packets.send(&ToBlade::Report, None)?;
+        packets.send(message, None)?;
         match packets.receive::<FromBlade>()? {
-            Some((FromBlade::Report(report), _)) => Ok(*report),
-            other => bail!("the agent of {blade} answers with {other:?}"),
+            Some((answer, _)) => Ok((answer, packets)),
+            None => bail!("the agent of {blade} closes the connection"),
         }
     }
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
 
 use crate::{Bed, bed, patience};
 
@@ -214,6 +215,20 @@ impl Program {
             "{} ended with {status} instead of by signal {signal}",
             self.name
         );
+        Ok(())
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended with {status}", self.name);
+        }
+        // It is this process's child, which is not waited for yet: its number is not used again.
+        rustix::process::kill_process(Pid::from_child(&self.child), signal)?;
         Ok(())
     }
 

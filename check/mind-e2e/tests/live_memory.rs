@@ -2,12 +2,19 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
-use mind_e2e::{Bed, Domain, Program, scaled, suite};
+use anyhow::{Result, bail, ensure};
+use mind_api::{
+    Errno,
+    program::{FromBlade, ToBlade, VERSION},
+};
+use mind_e2e::{Bed, Domain, Program, patience, scaled, suite};
+use rustix::process::Signal;
 
 const BLADES: [&str; 4] = ["c0", "c1", "c2", "c3"];
 /// Pages that a blade may cache.
 const CACHE: usize = 512;
+/// Programs that an agent takes.
+const PROGRAMS: usize = 1024;
 
 fn main() -> ExitCode {
     suite::run(
@@ -26,6 +33,12 @@ fn main() -> ExitCode {
             ("two_hundred_threads_with_eviction", threads),
             ("a_program_killed_at_work_leaves_the_others_working", killed),
             ("programs_come_while_another_changes_its_memory", coming),
+            (
+                "a_denied_access_is_carried_out_once_another_blade_permits_it",
+                permitted,
+            ),
+            ("a_stopped_program_holds_no_other_up", stopped),
+            ("programs_beyond_the_bound_are_told_so", bounded),
         ],
         || Bed::up(4, 2, (CACHE * 4096) as u64),
     )
@@ -220,5 +233,79 @@ fn coming(bed: &Bed) -> Result<()> {
     }
     changing.into_iter().try_for_each(Program::kill)?;
     domain.run("c1", &format!("--area word equals {}", scaled(100)))?;
+    domain.end()
+}
+
+fn permitted(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "permitted")?;
+    let area = "--area page";
+    domain.run("c0", &format!("{area} fill"))?;
+    let va = domain.place("c0", area)?;
+    domain.run("c1", &format!("{area} protect"))?;
+    let mut writer = domain.start("c0", &format!("insist {va}"))?;
+    writer.go()?;
+    writer.expect("denied")?;
+    domain.run("c1", &format!("{area} permit"))?;
+    writer.expect("written")?;
+    writer.succeed()?;
+    domain.run("c2", &format!("{area} equals 1"))?;
+    domain.end()
+}
+
+fn stopped(bed: &Bed) -> Result<()> {
+    let domain = Domain::new(bed, "stopped")?;
+    let mut stopped = domain.start("c0", "calls")?;
+    stopped.go()?;
+    stopped.signal(Signal::STOP)?;
+    // Each is a change of which the stopped program is notified: more than its connection holds.
+    domain.run("c0", "--pages 1 fresh 1000")?;
+    stopped.signal(Signal::CONT)?;
+    stopped.send("map 1")?;
+    stopped.line()?;
+    stopped.expect("done")?;
+    stopped.dismiss();
+    stopped.succeed()?;
+    domain.end()
+}
+
+fn bounded(bed: &Bed) -> Result<()> {
+    mind_cli::limits::raise_descriptors();
+    let mut connections = Vec::new();
+    let is_full = loop {
+        match bed.ask("c0", &ToBlade::Report)? {
+            (FromBlade::Report(_), packets) => connections.push(packets),
+            (FromBlade::Refused { failure }, _) => break failure,
+            (other, _) => bail!("the agent answers with {other:?}"),
+        }
+    };
+    ensure!(is_full.errno == Errno::EAGAIN, "refused with {is_full}");
+    // Those of other tests may not be gone yet.
+    let count = connections.len();
+    ensure!(
+        count <= PROGRAMS && count > PROGRAMS - 16,
+        "the agent took {count} programs"
+    );
+    let attach = ToBlade::Attach {
+        version: VERSION,
+        domain: "beyond".to_owned(),
+        on_loss: None,
+    };
+    match bed.ask("c0", &attach)? {
+        (FromBlade::Refused { failure }, _) if failure.errno == Errno::EAGAIN => {}
+        (other, _) => bail!("the agent answers with {other:?}"),
+    }
+    drop(connections);
+    let end = std::time::Instant::now() + patience();
+    while !matches!(
+        bed.ask("c0", &ToBlade::Report),
+        Ok((FromBlade::Report(_), _))
+    ) {
+        ensure!(
+            std::time::Instant::now() < end,
+            "there is no room although the programs have gone"
+        );
+    }
+    let domain = Domain::new(bed, "bounded")?;
+    domain.run("c0", "--area word increment 1")?;
     domain.end()
 }

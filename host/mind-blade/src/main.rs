@@ -90,11 +90,7 @@ impl Common {
             return Ok(());
         };
         let listener = page::listen(address).await?;
-        tokio::spawn(async move {
-            if let Err(error) = page::serve(listener, gather).await {
-                tracing::error!(%error, "metrics are not shown any more");
-            }
-        });
+        tokio::spawn(page::serve(listener, gather));
         Ok(())
     }
 }

@@ -49,7 +49,8 @@ pub(crate) fn process<'a>(mind: *const Mind) -> Result<&'a Process, Error> {
 /// named and MIND_BLADE_SOCKET is not set, or the blade's agent ended), ENOENT, ECONNREFUSED, EACCES (no agent at that
 /// path that the process may talk to), EPROTO (the agent has another version), EBUSY (the process is attached already,
 /// or was), EPERM (no userfaultfd for this user), ENOMEM (the window does not fit, or the kernel is too old), EEXIST
-/// (something else is mapped where the window is to be), EIO (the controller is out of reach).
+/// (something else is mapped where the window is to be), EAGAIN (the agent has as many programs as it takes), EIO (the
+/// controller is out of reach).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mind_attach(domain: *const c_char, options: *const Options) -> *mut Mind {
     call(ptr::null_mut(), || {

@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod interrupt;
+pub mod limits;
 pub mod manual;
 pub mod reference;
 

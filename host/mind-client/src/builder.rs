@@ -55,7 +55,8 @@ impl Builder {
     /// * [`Error::NoSocket`]: neither the builder nor the environment names the socket.
     /// * [`Error::Connect`]: no agent listens there that the process may talk to.
     /// * [`Error::Refused`] with EINVAL: the domain has chosen another [`on_loss`](Self::on_loss), or its name is
-    ///   none; with EPROTO: the agent is of another version; with EIO: the agent cannot reach the controller.
+    ///   none; with EPROTO: the agent is of another version; with EAGAIN: it has as many programs as it takes; with EIO:
+    ///   it cannot reach the controller.
     /// * [`Error::Window`]: the window cannot be mapped, because this process has attached before, something else is
     ///   there, or the kernel does not let this user have a userfaultfd.
     /// * [`Error::AgentEnded`], [`Error::Connection`], [`Error::Protocol`]: the agent fails meanwhile.

@@ -272,7 +272,7 @@ fn broken(error: io::Error) -> Error {
 
 fn unexpected(message: FromBlade) -> Error {
     match message {
-        FromBlade::Refused(failure) => Error::Refused(failure),
+        FromBlade::Refused { failure } => Error::Refused(failure),
         message => Error::Protocol(format!("unexpected answer {message:?}")),
     }
 }

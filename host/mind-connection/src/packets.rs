@@ -6,9 +6,11 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
+    time::{Duration, Instant},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -46,6 +48,24 @@ impl Packets {
     ///
     /// Those of `sendmsg(2)`.
     pub fn send(&self, message: &impl Serialize, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.send_with(message, fd, SendFlags::empty())
+    }
+
+    /// Sends a message without a descriptor, if that needs no wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sendmsg(2)`; `WouldBlock` when the other side has not read what was sent before.
+    pub fn try_send(&self, message: &impl Serialize) -> io::Result<()> {
+        self.send_with(message, None, SendFlags::DONTWAIT)
+    }
+
+    fn send_with(
+        &self,
+        message: &impl Serialize,
+        fd: Option<BorrowedFd<'_>>,
+        flags: SendFlags,
+    ) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > MAX_LENGTH {
             let text = format!("a message of {} bytes; at most {MAX_LENGTH}", bytes.len());
@@ -63,12 +83,31 @@ impl Packets {
                 &self.0,
                 &[IoSlice::new(&bytes)],
                 &mut ancillary,
-                SendFlags::NOSIGNAL,
+                SendFlags::NOSIGNAL | flags,
             );
             match sent {
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
                 Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits until there is something to receive, the end of the connection included; `false` when there is nothing
+    /// within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll(2)`.
+    pub fn wait(&self, limit: Duration) -> io::Result<bool> {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&left)) {
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+                Ok(ready) => return Ok(ready > 0),
             }
         }
     }
@@ -230,10 +269,42 @@ mod tests {
         let (received, fd) = program.receive::<FromBlade>().unwrap().unwrap();
         assert_eq!((received, fd.is_none()), (FromBlade::Attached, true));
         assert!(program.receive::<FromBlade>().unwrap().is_none());
+        let long = Duration::from_secs(60);
+        assert!(
+            program.wait(long).unwrap(),
+            "the end is something to receive"
+        );
 
         assert!(Listener::bind(&path).is_err(), "an agent listens there");
         drop(listener);
         assert!(!path.exists());
         std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_needs_no_wait_is_sent_until_the_other_side_has_to_read() {
+        let (near, far) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let (near, far) = (Packets(near), Packets(far));
+        assert!(!far.wait(Duration::ZERO).unwrap());
+        let mut sent = 0;
+        let error = loop {
+            match near.try_send(&FromBlade::Attached) {
+                Ok(()) => sent += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(sent > 0);
+        for _ in 0..sent {
+            assert!(far.wait(Duration::ZERO).unwrap());
+            far.receive::<FromBlade>().unwrap().unwrap();
+        }
+        near.try_send(&FromBlade::Attached).unwrap();
     }
 }

@@ -47,6 +47,7 @@ enum Verb {
 fn main() -> ExitCode {
     let cli: Cli = config::parse(&DAEMONS);
     mind_cli::log_to_stderr();
+    mind_cli::limits::raise_descriptors();
     mind_cli::exit("mind-controller", run(cli))
 }
 

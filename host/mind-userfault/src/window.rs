@@ -100,6 +100,23 @@ impl Window {
         Ok(())
     }
 
+    /// Ends a denial. Pages that are there stay as the daemon mapped them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`].
+    pub fn permit(&self, page: Va) -> Result<(), Error> {
+        // SAFETY: gives back the permissions that the window has.
+        unsafe {
+            rustix::mm::mprotect(
+                address(page.0),
+                PAGE_SIZE,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }
+        .map_err(Error::call("permit a page of the window"))
+    }
+
     /// Gives a range up that cannot be served: accesses are a SIGBUS, system calls get EFAULT.
     /// Threads that wait in it are woken.
     ///
@@ -133,7 +150,7 @@ impl Window {
         self.give_up(ALL)
     }
 
-    /// Makes a range that was denied or given up part of the window again.
+    /// Makes a range that was given up part of the window again.
     ///
     /// # Errors
     ///

@@ -74,10 +74,14 @@ enum Job {
     Peek { va: u64 },
     /// Write to the word at an address.
     Poke { va: u64 },
+    /// Write to the word at an address as often as it is denied, and report the first denial and the write.
+    Insist { va: u64 },
     /// Write a number to the first word, wait until memory has it, report that, and stay.
     Sync { value: u64 },
     /// Make the area read-only.
     Protect,
+    /// Make the area writable.
+    Permit,
     /// Take the area's name away and free it.
     Free,
     /// Make the calls that come line by line.
@@ -159,6 +163,7 @@ fn run(cli: &Cli) -> Result<()> {
         Job::Where => println!("{}", area()?.1.va()),
         Job::Peek { va } => println!("{}", address::peek(va)),
         Job::Poke { va } => address::poke(va),
+        Job::Insist { va } => address::insist(va)?,
         Job::Sync { value } => {
             let (area, memory) = area()?;
             area.word(0, 0).store(value, Ordering::SeqCst);
@@ -172,6 +177,10 @@ fn run(cli: &Cli) -> Result<()> {
         Job::Protect => {
             let (_, memory) = area()?;
             process.protect(memory, Access::Read)?;
+        }
+        Job::Permit => {
+            let (_, memory) = area()?;
+            process.protect(memory, Access::Write)?;
         }
         Job::Free => {
             process.unlink_area(&cli.area)?;

@@ -86,6 +86,8 @@ pub(crate) enum Notice {
     Denied { page: Va, access: Access },
     /// The page is lost, or no memory blade serves it.
     Unreachable { page: Va },
+    /// What was denied or lost anywhere may be there now.
+    AllChanged,
 }
 
 /// A report to the controller.

@@ -6,6 +6,7 @@
 //!   them to Prometheus,
 //! * [`server`] attaches programs and passes their calls on to the controller.
 
+mod accept;
 mod alarm;
 mod datagrams;
 mod engine;
@@ -89,7 +90,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         blade,
         tokio::runtime::Handle::current(),
     ));
-    server::start(Arc::clone(&server), listener)?;
+    let descriptors = mind_cli::limits::raise_descriptors();
+    accept::start(Arc::clone(&server), listener, descriptors)?;
     let (shown, name) = (engine.clone(), args.common.name.clone());
     args.common
         .show_metrics(move || {

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    io,
     os::fd::{AsFd as _, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     time::Duration,
@@ -17,13 +18,10 @@ use mind_api::{
     program::{Call, FromBlade, Mapping, ToBlade, VERSION},
 };
 use mind_common::{
-    addr::Va,
+    addr::{Va, WINDOW_BASE, WINDOW_SIZE},
     id::{BladeId, DomainId},
 };
-use mind_connection::{
-    Client, ClientError,
-    packets::{Listener, Packets},
-};
+use mind_connection::{Client, ClientError, packets::Packets};
 use mind_machines::compute::Access;
 use mind_userfault::{Backing, Userfault};
 use rustix::process::{Pid, PidfdFlags};
@@ -31,6 +29,7 @@ use rustix::process::{Pid, PidfdFlags};
 use crate::controller;
 
 use super::{
+    accept::GREETING,
     engine::{self, Notice},
     programs::ProgramId,
 };
@@ -46,8 +45,8 @@ pub(super) struct Server {
     memories: Mutex<HashMap<DomainId, Weak<Backing>>>,
     /// Processes that the controller counts as running here, by domain.
     processes: Mutex<BTreeSet<(u32, i32)>>,
-    /// The connections of the programs of a domain.
-    members: Mutex<HashMap<ProgramId, (DomainId, Arc<Packets>)>>,
+    /// The programs that are attached.
+    members: Mutex<HashMap<ProgramId, Member>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -55,29 +54,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Accepts programs until the process ends.
-pub(super) fn start(server: Arc<Server>, listener: Listener) -> Result<()> {
-    std::thread::Builder::new()
-        .name("accept".into())
-        .spawn(move || {
-            loop {
-                match listener.accept() {
-                    Ok(packets) => {
-                        let server = Arc::clone(&server);
-                        let thread = std::thread::Builder::new().name("program".into());
-                        if let Err(error) = thread.spawn(move || server.serve(packets)) {
-                            tracing::error!(%error, "cannot accept a program");
-                        }
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, "cannot accept programs any more");
-                        return;
-                    }
-                }
-            }
-        })
-        .context("cannot start the thread that accepts programs")?;
-    Ok(())
+/// A program of a domain, as the others see it.
+struct Member {
+    domain: DomainId,
+    packets: Arc<Packets>,
+    /// For the thread that passes notices on to it.
+    notices: mpsc::Sender<Notice>,
+    /// Whether it will be told that anything may have changed, because it did not read what came before.
+    is_behind: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -104,7 +88,8 @@ impl Server {
         lock(&self.processes).clone()
     }
 
-    fn serve(&self, packets: Packets) {
+    /// Serves a program until it is gone.
+    pub(super) fn serve(&self, packets: Packets) {
         let packets = Arc::new(packets);
         match self.serve_until_gone(&packets) {
             Ok(()) => {}
@@ -151,7 +136,7 @@ impl Server {
                 rustix::process::pidfd_open(pid, PidfdFlags::empty())
                     .context("a program that has ended")
             })?;
-        let mut first = packets.receive::<ToBlade>()?;
+        let mut first = begin(packets)?;
         while let Some((ToBlade::Report, _)) = first {
             let (to, answer) = tokio::sync::oneshot::channel();
             self.engine.send(engine::Command::Report { to });
@@ -172,7 +157,7 @@ impl Server {
             Some((ToBlade::Attach { version, .. }, _)) => {
                 let message = format!("the program speaks version {version}, this agent {VERSION}");
                 let failure = Failure::new(Errno::EPROTO, message.clone());
-                packets.send(&FromBlade::Refused(failure), None)?;
+                packets.send(&FromBlade::Refused { failure }, None)?;
                 bail!(message);
             }
             other => bail!("process {pid} begins with {other:?}"),
@@ -186,7 +171,12 @@ impl Server {
             Ok(Reply::Entered { domain }) => domain,
             Ok(other) => bail!("the controller answers a process with {other:?}"),
             Err(failure) => {
-                packets.send(&FromBlade::Refused(failure.clone()), None)?;
+                packets.send(
+                    &FromBlade::Refused {
+                        failure: failure.clone(),
+                    },
+                    None,
+                )?;
                 return Err(failure.into());
             }
         };
@@ -202,10 +192,12 @@ impl Server {
 
     /// Answers an attachment, and has the program notified of changes from then on: the notice of a change must not come
     /// before the answer, and none may be missing after it.
-    fn enter(&self, id: ProgramId, domain: DomainId, packets: &Arc<Packets>) -> Result<()> {
+    fn enter(&self, id: ProgramId, member: Member) -> Result<()> {
         let mut members = lock(&self.members);
-        members.insert(id, (domain, Arc::clone(packets)));
-        packets.send(&FromBlade::Attached, None)?;
+        let packets = Arc::clone(&member.packets);
+        members.insert(id, member);
+        // All that is sent before is one short message: this needs no wait.
+        packets.try_send(&FromBlade::Attached)?;
         Ok(())
     }
 
@@ -214,7 +206,7 @@ impl Server {
             let mut members = lock(&self.members);
             let id = members
                 .iter()
-                .find(|(_, (_, other))| Arc::ptr_eq(other, packets))
+                .find(|(_, member)| Arc::ptr_eq(&member.packets, packets))
                 .map(|(id, _)| *id);
             id.inspect(|id| {
                 members.remove(id);
@@ -247,25 +239,32 @@ impl Server {
             blade: self.blade.get(),
         };
         packets.send(&message, Some(memory.as_fd()))?;
-        let userfault = match packets.receive::<ToBlade>()? {
+        let userfault = match begin(packets)? {
             Some((ToBlade::Userfault, Some(fd))) => Userfault::from_fd(fd),
             other => bail!("expected a userfaultfd, got {other:?}"),
         };
         let id = ProgramId(self.next.fetch_add(1, Ordering::Relaxed));
         let (notices, incoming) = mpsc::channel();
-        let telling = Arc::clone(packets);
+        let is_behind = Arc::new(AtomicBool::new(false));
+        let (telling, behind) = (Arc::clone(packets), Arc::clone(&is_behind));
         std::thread::Builder::new()
             .name("notices".into())
-            .spawn(move || tell(&telling, &incoming))
+            .spawn(move || tell(&telling, &incoming, &behind))
             .context("cannot start a thread for a program")?;
         self.engine.send(engine::Command::Attach {
             id,
             domain,
             userfault,
             backing: memory,
-            notices,
+            notices: notices.clone(),
         });
-        self.enter(id, domain, packets)?;
+        let member = Member {
+            domain,
+            packets: Arc::clone(packets),
+            notices,
+            is_behind,
+        };
+        self.enter(id, member)?;
 
         loop {
             match next(packets, process)? {
@@ -373,22 +372,37 @@ impl Server {
         }
     }
 
-    /// Notifies the domain's programs that denied accesses may be permitted now.
+    /// Notifies the domain's programs that denied accesses may be permitted now. One that does not read, since it is
+    /// stopped for example, holds none of the others up: it is notified when it reads again.
     fn changed(&self, domain: DomainId, range: Mapping) {
-        let members: Vec<_> = lock(&self.members)
-            .values()
-            .filter(|(other, _)| *other == domain)
-            .map(|(_, packets)| Arc::clone(packets))
-            .collect();
-        for packets in members {
-            // A program that is gone needs no notice.
-            let _ = packets.send(&FromBlade::Changed { range }, None);
+        let members = lock(&self.members);
+        for member in members.values().filter(|member| member.domain == domain) {
+            if member.is_behind.load(Ordering::SeqCst) {
+                continue;
+            }
+            match member.packets.try_send(&FromBlade::Changed { range }) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    member.is_behind.store(true, Ordering::SeqCst);
+                    // Its thread ends with it only.
+                    let _ = member.notices.send(Notice::AllChanged);
+                }
+                // A program that is gone needs no notice.
+                _ => {}
+            }
         }
     }
 }
 
-/// Passes the engine's notices on to a program, until either is gone.
-fn tell(packets: &Packets, notices: &mpsc::Receiver<Notice>) {
+/// Waits for a message that begins a connection, in bounded time.
+fn begin(packets: &Packets) -> Result<Option<(ToBlade, Option<OwnedFd>)>> {
+    if !packets.wait(GREETING)? {
+        bail!("nothing came of a program within {GREETING:?}");
+    }
+    Ok(packets.receive::<ToBlade>()?)
+}
+
+/// Passes notices on to a program, until it is gone.
+fn tell(packets: &Packets, notices: &mpsc::Receiver<Notice>, is_behind: &AtomicBool) {
     for notice in notices {
         let message = match notice {
             Notice::Denied { page, access } => FromBlade::Denied {
@@ -396,6 +410,16 @@ fn tell(packets: &Packets, notices: &mpsc::Receiver<Notice>) {
                 readable: access == Access::Write,
             },
             Notice::Unreachable { page } => FromBlade::Unreachable { page: page.0 },
+            Notice::AllChanged => {
+                // Before it is sent: a change that comes from now on needs a notice of its own.
+                is_behind.store(false, Ordering::SeqCst);
+                FromBlade::Changed {
+                    range: Mapping {
+                        va: WINDOW_BASE,
+                        length: WINDOW_SIZE,
+                    },
+                }
+            }
         };
         if packets.send(&message, None).is_err() {
             return;

@@ -47,6 +47,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
     task::JoinSet,
+    time::sleep,
 };
 
 use self::{
@@ -68,6 +69,8 @@ const PORT: u16 = 4790;
 const CONNECTIONS: usize = 512;
 /// Connections of operators of this host that there may be at a time.
 const OPERATORS: usize = 64;
+/// How long to wait when a connection cannot be accepted.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(100);
 /// Bytes of a frame's payload: the largest message behind its IP and UDP headers.
 const LEAST_MTU: i64 = (wire::OUTER_LEN - ETHERNET_LEN + wire::MAX_LEN) as i64;
 /// Bytes of an Ethernet header.
@@ -344,6 +347,8 @@ impl Serving {
             };
             if let Err(error) = accepted {
                 tracing::warn!(%error, "a connection was not accepted");
+                // Nothing tells when there is a descriptor again.
+                sleep(RETRY).await;
             }
         }
     }
@@ -380,7 +385,5 @@ async fn show(listener: TcpListener, handle: Handle, events: Arc<Events>) {
             metrics::families(&status.unwrap_or_default(), &events)
         }
     };
-    if let Err(error) = page::serve(listener, gather).await {
-        tracing::error!(%error, "metrics are not shown any more");
-    }
+    page::serve(listener, gather).await;
 }

@@ -1,18 +1,23 @@
 //! The guard: a thread of the program that receives the agent's messages, hands answers to the calls that wait for them,
 //! and turns accesses that failed into signals (SIGSEGV, SIGBUS).
 
+mod altered;
+
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    time::Instant,
 };
 
 use mind_api::{
     Failure,
     program::{FromBlade, Mapping},
 };
-use mind_common::addr::{PAGE_SIZE, Va};
+use mind_common::addr::Va;
 use mind_connection::packets::Packets;
 use mind_userfault::Window;
+
+use altered::Altered;
 
 /// What a call waits for.
 pub(crate) type Answer = Result<Option<Mapping>, Failure>;
@@ -97,37 +102,43 @@ impl Guarded {
 
 /// Listens until the agent is gone.
 pub(crate) fn run(packets: &Packets, window: &Guarded, calls: &Calls) {
-    let mut altered = BTreeSet::new();
+    let mut altered = Altered::default();
     loop {
-        let message = match packets.receive::<FromBlade>() {
-            Ok(Some((message, _))) => message,
-            Ok(None) => break,
+        let message = match next(packets, altered.next_end()) {
+            Ok(Next::Message(message)) => Some(message),
+            Ok(Next::TimeOver) => None,
+            Ok(Next::Ended) => break,
             Err(error) => {
                 tracing::error!(%error, "the blade's agent cannot be understood");
                 break;
             }
         };
-        let result = match message {
-            FromBlade::Answer { id, result } => {
-                calls.answer(id, result);
-                Ok(())
-            }
-            FromBlade::Denied { page, readable } => {
-                altered.insert(page);
-                window.change(|window| window.deny(Va(page), readable))
-            }
-            FromBlade::Unreachable { page } => {
-                altered.insert(page);
-                window.change(|window| window.give_up(page..page + PAGE_SIZE as u64))
-            }
-            FromBlade::Changed { range } => {
-                window.change(|window| restore(window, &mut altered, range))
-            }
-            FromBlade::Memory { .. }
-            | FromBlade::Attached
-            | FromBlade::Refused(_)
-            | FromBlade::Report(_) => Ok(()),
-        };
+        let now = Instant::now();
+        let result = window
+            .change(|window| altered.end_denials(window, now))
+            .and_then(|()| match message {
+                Some(FromBlade::Answer { id, result }) => {
+                    calls.answer(id, result);
+                    Ok(())
+                }
+                Some(FromBlade::Denied { page, readable }) => {
+                    window.change(|window| altered.deny(window, Va(page), readable, now))
+                }
+                Some(FromBlade::Unreachable { page }) => {
+                    window.change(|window| altered.give_up(window, Va(page)))
+                }
+                Some(FromBlade::Changed { range }) => {
+                    let range = Va(range.va)..Va(range.va.saturating_add(range.length));
+                    window.change(|window| altered.restore(window, range))
+                }
+                Some(
+                    FromBlade::Memory { .. }
+                    | FromBlade::Attached
+                    | FromBlade::Refused { .. }
+                    | FromBlade::Report(_),
+                )
+                | None => Ok(()),
+            });
         if let Err(error) = result {
             // The thread that made the access would wait for ever.
             tracing::error!(%error, "an access that failed cannot be told so");
@@ -143,18 +154,24 @@ pub(crate) fn run(packets: &Packets, window: &Guarded, calls: &Calls) {
     calls.end();
 }
 
-fn restore(
-    window: &Window,
-    altered: &mut BTreeSet<u64>,
-    range: Mapping,
-) -> Result<(), mind_userfault::Error> {
-    let pages: Vec<u64> = altered
-        .range(range.va..range.va.saturating_add(range.length))
-        .copied()
-        .collect();
-    for page in pages {
-        window.restore(page..page + PAGE_SIZE as u64)?;
-        altered.remove(&page);
+/// What comes next.
+enum Next {
+    Message(FromBlade),
+    /// Nothing, until it was time.
+    TimeOver,
+    /// The end of the connection.
+    Ended,
+}
+
+/// Waits for the agent's next message, until `end` at most.
+fn next(packets: &Packets, end: Option<Instant>) -> std::io::Result<Next> {
+    if let Some(end) = end
+        && !packets.wait(end.saturating_duration_since(Instant::now()))?
+    {
+        return Ok(Next::TimeOver);
     }
-    Ok(())
+    Ok(match packets.receive()? {
+        Some((message, _)) => Next::Message(message),
+        None => Next::Ended,
+    })
 }
