@@ -337,13 +337,12 @@ impl Translation {
 }
 
 plain! {
-    /// Which [memos](crate::memo) of the slots are valid, and what else must be known of the tries
-    /// as a whole.
+    /// Which [memos](crate::memo) of the slots of some blocks are valid, and what else must be known of their translation.
     pub struct Generation {
-        /// Counts up after every change of a trie, and while a slot changes its region; memos of an
-        /// earlier number are not valid.
+        /// Counts up after every change of a translation entry of the blocks, and while a slot there changes its region;
+        /// memos of an earlier number are not valid.
         pub number: u64,
-        /// log2 of the bytes of the smallest translation entry that there has ever been; 0 while
+        /// log2 of the bytes of the smallest translation entry that there has ever been in these blocks; 0 while
         /// there was none.
         pub finest: u32,
         /// 0.

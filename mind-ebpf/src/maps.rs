@@ -11,6 +11,7 @@ use aya_ebpf::{
 use mind_common::{
     id::MAX_BLADES,
     losses::LossPoint,
+    memo::GENERATIONS,
     table::{
         BlockHead, BlockTable, FreeKind, FreeList, Generation, Operation, PageGroup, PageValue,
         Peer, Port, Protection, ProtectionKey, Responder, Slot, Switch, Translation,
@@ -52,9 +53,13 @@ pub static PROTECTION: LpmTrie<ProtectionKey, Protection> = LpmTrie::with_max_en
 /// Where an address is stored.
 #[map]
 pub static TRANSLATION: LpmTrie<TranslationKey, Translation> = LpmTrie::with_max_entries(1, 0);
-/// The generation of the tries, which says whether a slot's memo is valid.
+/// The generations of blocks, which say with those of domains whether a slot's memo is valid.
 #[map]
-pub static GENERATION: Array<Generation> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub static BLOCK_GENERATIONS: Array<Generation> =
+    Array::with_max_entries(GENERATIONS, BPF_F_MMAPABLE);
+/// The generations of protection domains.
+#[map]
+pub static DOMAIN_GENERATIONS: Array<u64> = Array::with_max_entries(GENERATIONS, BPF_F_MMAPABLE);
 /// The directory's index: which head a block has, by the block's number. Entries take memory only while they are there.
 #[map]
 pub static BLOCKS: HashMap<u64, u32> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);

@@ -181,16 +181,17 @@ mod tests {
         "SLOTS",
         "FREE",
     ];
-    /// Those that begin empty: rings and the packets in them, what is traced, and the generation of memos, of which
+    /// Those that begin empty: rings and the packets in them, what is traced, and the generations of memos, of which
     /// none is taken over.
-    const EMPTY: [&str; 7] = [
+    const EMPTY: [&str; 8] = [
         "HANDED_OVER",
         "SHORT",
         "TRACING",
         "TRACED",
         "RECORDS",
         "LOST_RECORDS",
-        "GENERATION",
+        "BLOCK_GENERATIONS",
+        "DOMAIN_GENERATIONS",
     ];
 
     #[test]

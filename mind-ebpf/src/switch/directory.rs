@@ -16,7 +16,7 @@ use mind_common::{
         machine::on_answer,
     },
     id::DomainId,
-    memo::{Location, Memo},
+    memo::{self, Current, Location, Memo},
     serial::Seq,
     stop,
     table::{Generation, Protection, Slot, Translation},
@@ -94,17 +94,21 @@ pub fn slot(number: u32) -> Option<SlotRef> {
     maps::SLOTS.get_ptr_mut(number).map(SlotRef)
 }
 
-/// The current generation. The number is read first: what else is known of the tries holds for that
-/// number or for a later one.
+/// The current generations of a domain and of the block of `va`. The numbers are read first: what else is known of
+/// translation holds for that number or for a later one.
 #[inline(always)]
-pub fn generation() -> Option<Generation> {
-    let at = maps::GENERATION.get_ptr(0)?;
-    // SAFETY: the pointer is a lookup's.
+pub fn current(domain: DomainId, va: Va) -> Option<Current> {
+    let at = maps::BLOCK_GENERATIONS.get_ptr(memo::generation_of_block(va))?;
+    let domain = maps::DOMAIN_GENERATIONS.get_ptr(memo::generation_of_domain(domain))?;
+    // SAFETY: the pointers are lookups'.
     unsafe {
-        Some(Generation {
-            number: atomics::load(&raw const (*at).number),
-            finest: atomics::load(&raw const (*at).finest),
-            reserved: 0,
+        Some(Current {
+            domain: atomics::load(domain),
+            block: Generation {
+                number: atomics::load(&raw const (*at).number),
+                finest: atomics::load(&raw const (*at).finest),
+                reserved: 0,
+            },
         })
     }
 }
@@ -113,7 +117,7 @@ impl SlotRef {
     /// `Some` if the slot's memo is valid and says that `domain` may do `class` with `va`; with
     /// where `va` is stored, if the memo says that as well.
     ///
-    /// Memo, region, generation, in this order (see [`mind_common::memo`]). Loads stay in order on
+    /// Memo, region, generations, in this order (see [`mind_common::memo`]). Loads stay in order on
     /// x86; a processor that swaps them would need a barrier after each of the first two.
     #[inline(always)]
     pub fn memo_of(self, domain: DomainId, va: Va, class: u32) -> Option<Option<Location>> {
@@ -125,22 +129,22 @@ impl SlotRef {
             }
         };
         self.region(va)?;
-        let generation = generation()?.number;
-        memo.allows(generation, domain, class)
-            .then(|| memo.location(generation, va))
+        let current = current(domain, va)?;
+        memo.allows(&current, domain, class)
+            .then(|| memo.location(&current, va))
     }
 
-    /// Writes the memo of what the tries returned; `generation` was read before they were searched.
+    /// Writes the memo of what the tries returned; `current` was read before they were searched.
     #[inline(always)]
     pub fn write_memo(
         self,
-        generation: &Generation,
+        current: &Current,
         region: Region,
         domain: DomainId,
         protection: &Protection,
         translation: Option<&Translation>,
     ) {
-        if let Some(memo) = Memo::new(generation, region, domain, protection, translation) {
+        if let Some(memo) = Memo::new(current, region, domain, protection, translation) {
             // SAFETY: the pointer is a lookup's. The place is written first, because a reader that
             // finds the permit valid reads it.
             unsafe {

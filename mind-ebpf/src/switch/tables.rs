@@ -71,10 +71,10 @@ pub fn admit(
     {
         return Ok(location);
     }
-    // Generation, region, tries, in this order (see `mind_common::memo`). The region as it stands,
+    // Generations, region, tries, in this order (see `mind_common::memo`). The region as it stands,
     // since an `Option` of it is compiled to a register that nothing was written to where there is
     // none, which the verifier refuses once it is put on the stack.
-    let generation = directory::generation();
+    let current = directory::current(domain, va);
     let region = slot.map_or(0, SlotRef::raw_region);
     let protection = protection(domain, va).ok_or(stop!(Protected))?;
     if !protection.permission.allows(class) {
@@ -85,10 +85,10 @@ pub fn admit(
         });
     }
     let translation = translation(va);
-    if let (Some(slot), Some(generation)) = (slot, generation)
+    if let (Some(slot), Some(current)) = (slot, current)
         && let Some(region) = Slot::region_with(region, va)
     {
-        slot.write_memo(&generation, region, domain, protection, translation);
+        slot.write_memo(&current, region, domain, protection, translation);
     }
     Ok(translation.map(|entry| Location {
         blade: entry.blade,

@@ -13,16 +13,18 @@ mod free;
 mod index;
 mod slot;
 
-use std::{
-    ptr::NonNull,
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 use aya::maps::{HashMap, MapData};
-use mind_common::table::{BlockHead, BlockTable, FreeList, Generation, PageGroup, Slot};
+use mind_common::{
+    addr::{BLOCK_SHIFT, Prefix, Va},
+    id::DomainId,
+    memo::{Current, GENERATIONS, generation_of_block, generation_of_domain},
+    table::{BlockHead, BlockTable, FreeList, Generation, PageGroup, Slot},
+};
 
 use crate::{Error, Result, mapped::Mapped, maps::Maps};
 
@@ -35,10 +37,20 @@ const TABLES: &str = "TABLES";
 const GROUPS: &str = "GROUPS";
 const SLOTS: &str = "SLOTS";
 const FREE: &str = "FREE";
-const GENERATION: &str = "GENERATION";
+const BLOCK_GENERATIONS: &str = "BLOCK_GENERATIONS";
+const DOMAIN_GENERATIONS: &str = "DOMAIN_GENERATIONS";
 
 /// The names of its maps.
-pub(crate) const MAPS: [&str; 7] = [BLOCKS, HEADS, TABLES, GROUPS, SLOTS, FREE, GENERATION];
+pub(crate) const MAPS: [&str; 8] = [
+    BLOCKS,
+    HEADS,
+    TABLES,
+    GROUPS,
+    SLOTS,
+    FREE,
+    BLOCK_GENERATIONS,
+    DOMAIN_GENERATIONS,
+];
 
 /// Units of a block that have a slot, at which its table is worth its memory: so many tables there are for all slots.
 const SLOTS_PER_TABLE: u32 = 16;
@@ -58,6 +70,12 @@ pub(crate) fn sizes(slots: u32) -> [(&'static str, u32); 5] {
     ]
 }
 
+/// An address in each block of which an entry for `prefix` covers something; no more than there are generations of blocks.
+fn blocks_of(prefix: Prefix) -> impl Iterator<Item = Va> {
+    let blocks = (prefix.size() >> BLOCK_SHIFT).clamp(1, GENERATIONS.into());
+    (0..blocks).map(move |block| Va(prefix.base.0 + (block << BLOCK_SHIFT)))
+}
+
 /// The directory's maps.
 pub struct Directory {
     blocks: Mutex<HashMap<MapData, u64, u32>>,
@@ -66,7 +84,8 @@ pub struct Directory {
     groups: Mapped<PageGroup>,
     slots: Mapped<Slot>,
     free: Mapped<FreeList>,
-    generation: Mapped<Generation>,
+    block_generations: Mapped<Generation>,
+    domain_generations: Mapped<u64>,
 }
 
 impl Directory {
@@ -83,51 +102,76 @@ impl Directory {
             groups: maps.mapped(GROUPS)?,
             slots: maps.mapped(SLOTS)?,
             free: maps.mapped(FREE)?,
-            generation: maps.mapped(GENERATION)?,
+            block_generations: maps.mapped(BLOCK_GENERATIONS)?,
+            domain_generations: maps.mapped(DOMAIN_GENERATIONS)?,
         })
     }
 
-    /// The generation that a slot's memo must have to be valid.
-    pub fn generation(&self) -> Generation {
-        let at = self.at_generation().as_ptr();
-        // SAFETY: fields of the mapping's only value; see `at_generation`.
-        let (number, finest) = unsafe {
+    /// The generations that the memo of a page must have to be valid.
+    pub fn current(&self, domain: DomainId, va: Va) -> Current {
+        let (number, finest) = self.of_block(va);
+        Current {
+            block: Generation {
+                number: number.load(Ordering::Acquire),
+                finest: finest.load(Ordering::Acquire),
+                reserved: 0,
+            },
+            domain: self.of_domain(domain).load(Ordering::Acquire),
+        }
+    }
+
+    /// Makes the memos of a domain invalid, so that its packets search the tries again. To be called after one of its
+    /// protection entries was changed ([`Switch`](crate::Switch) does).
+    pub(crate) fn invalidate_domain(&self, domain: DomainId) {
+        self.of_domain(domain).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Makes the memos of all blocks of which an entry for `prefix` covers something invalid. To be called after a
+    /// translation entry was changed ([`Switch`](crate::Switch) does).
+    pub(crate) fn invalidate_prefix(&self, prefix: Prefix) {
+        for va in blocks_of(prefix) {
+            self.invalidate_block(va);
+        }
+    }
+
+    /// Makes the memos of the block of `va` invalid. To be called while a slot there changes its region (its
+    /// [handle](SlotHandle) does).
+    pub(crate) fn invalidate_block(&self, va: Va) {
+        self.of_block(va).0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes a translation entry for `prefix`, before it is inserted.
+    pub(crate) fn note_finest(&self, prefix: Prefix) {
+        let smaller = |there| (there == 0 || prefix.shift < there).then_some(prefix.shift);
+        for va in blocks_of(prefix) {
+            // An error says that a smaller one is known.
+            let _ = self
+                .of_block(va)
+                .1
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
+        }
+    }
+
+    /// The number and the finest of a block's generation.
+    fn of_block(&self, va: Va) -> (&AtomicU64, &AtomicU32) {
+        let at = self.block_generations.at(generation_of_block(va) as usize);
+        let at = at.expect("there are that many").as_ptr();
+        // SAFETY: fields of a value of the mapping, which lives as long as `self`; aligned, and reached through atomics
+        // only.
+        unsafe {
             (
                 AtomicU64::from_ptr(&raw mut (*at).number),
                 AtomicU32::from_ptr(&raw mut (*at).finest),
             )
-        };
-        Generation {
-            number: number.load(Ordering::Acquire),
-            finest: finest.load(Ordering::Acquire),
-            reserved: 0,
         }
     }
 
-    /// Makes all memos invalid, so that packets search the tries again. To be called after a trie
-    /// was changed ([`Switch`](crate::Switch) does), and while a slot changes its region (its
-    /// [handle](SlotHandle) does).
-    pub(crate) fn invalidate_memos(&self) {
-        // SAFETY: a field of the mapping's only value; see `at_generation`.
-        let number =
-            unsafe { AtomicU64::from_ptr(&raw mut (*self.at_generation().as_ptr()).number) };
-        number.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Notes a translation entry for 2^`shift` bytes, before it is inserted.
-    pub(crate) fn note_finest(&self, shift: u32) {
+    fn of_domain(&self, domain: DomainId) -> &AtomicU64 {
+        let at = self
+            .domain_generations
+            .at(generation_of_domain(domain) as usize);
         // SAFETY: as above.
-        let finest =
-            unsafe { AtomicU32::from_ptr(&raw mut (*self.at_generation().as_ptr()).finest) };
-        let smaller = |there| (there == 0 || shift < there).then_some(shift);
-        // An error says that a smaller one is known.
-        let _ = finest.fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
-    }
-
-    /// The generation in memory, which lives as long as `self`; its fields are aligned, and reached
-    /// through atomics only.
-    fn at_generation(&self) -> NonNull<Generation> {
-        self.generation.at(0).expect("the map has one value")
+        unsafe { AtomicU64::from_ptr(at.expect("there are that many").as_ptr()) }
     }
 
     /// How many slots there are. Slot 0 means "no slot" and is never used.

@@ -94,22 +94,28 @@ impl SlotHandle<'_> {
     /// word is free or [locked](mind_common::directory::State::Locked).
     ///
     /// Between the two the slot has no region, so a write-back that comes just then is refused as
-    /// "busy".
+    /// "busy". A region of another block only if no packet can find the slot.
     pub fn set_region(self, region: Region) {
         self.clear_region();
+        self.directory.invalidate_block(region.base());
         // SAFETY: see `atomic`.
         let field = unsafe { &raw mut (*self.at.as_ptr()).region };
         self.atomic(field)
             .store(Slot::pack(region), Ordering::Release);
     }
 
-    /// Removes the region, and makes its memo invalid. A packet that reads the next region reads
+    /// Removes the region, and makes its memo invalid. A packet that reads the next region in its block reads
     /// the next generation, too.
     pub fn clear_region(self) {
+        let former = self.region();
+        let at = self.at.as_ptr();
         // SAFETY: see `atomic`.
-        let field = unsafe { &raw mut (*self.at.as_ptr()).region };
-        self.atomic(field).store(0, Ordering::Release);
-        self.directory.invalidate_memos();
+        let (region, permit) = unsafe { (&raw mut (*at).region, &raw mut (*at).permit) };
+        self.atomic(region).store(0, Ordering::Release);
+        if let Some(former) = former {
+            self.directory.invalidate_block(former.base());
+        }
+        self.atomic(permit).store(0, Ordering::Release);
     }
 
     /// Sets the whole slot, word last. For slots that no program can find yet.
@@ -119,6 +125,9 @@ impl SlotHandle<'_> {
         self.atomic(unsafe { &raw mut (*at).word })
             .store(0, Ordering::Release);
         self.clear_region();
+        if let Some(region) = Slot::unpack(slot.region) {
+            self.directory.invalidate_block(region.base());
+        }
         // SAFETY: see `atomic`; the fields are in place one by one.
         unsafe {
             for (field, value) in [

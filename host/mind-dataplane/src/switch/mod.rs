@@ -39,7 +39,16 @@ const SHORT: &str = "SHORT";
 const SHORT_RING: u32 = 4096;
 
 /// All maps that belong to a switch.
-pub(crate) const MAPS: [&str; 23] = [
+pub(crate) const MAPS: [&str; OWN_MAPS.len() + directory::MAPS.len()] = {
+    let mut all = [""; OWN_MAPS.len() + directory::MAPS.len()];
+    let (own, directory) = all.split_at_mut(OWN_MAPS.len());
+    own.copy_from_slice(&OWN_MAPS);
+    directory.copy_from_slice(&directory::MAPS);
+    all
+};
+
+/// Those that are not the directory's.
+const OWN_MAPS: [&str; 16] = [
     SWITCH,
     PORTS,
     DEVICES,
@@ -55,13 +64,6 @@ pub(crate) const MAPS: [&str; 23] = [
     traces::RECORDS,
     traces::LOST_RECORDS,
     counters::MAP,
-    directory::MAPS[0],
-    directory::MAPS[1],
-    directory::MAPS[2],
-    directory::MAPS[3],
-    directory::MAPS[4],
-    directory::MAPS[5],
-    directory::MAPS[6],
     SHORT,
 ];
 

@@ -83,7 +83,7 @@ impl Switch {
             shift: prefix.shift,
         };
         let done = self.maps.insert_prefix(PROTECTION, len, key, protection);
-        self.directory.invalidate_memos();
+        self.directory.invalidate_domain(domain);
         done
     }
 
@@ -98,7 +98,7 @@ impl Switch {
         let done = self
             .maps
             .remove_prefix::<_, Protection>(PROTECTION, len, key);
-        self.directory.invalidate_memos();
+        self.directory.invalidate_domain(domain);
         done
     }
 
@@ -111,9 +111,9 @@ impl Switch {
     pub fn translate(&mut self, prefix: Prefix, translation: Translation) -> Result<()> {
         let key = TranslationKey::new(prefix.base);
         let len = TranslationKey::prefix_len(prefix.shift);
-        self.directory.note_finest(prefix.shift);
+        self.directory.note_finest(prefix);
         let done = self.maps.insert_prefix(TRANSLATION, len, key, translation);
-        self.directory.invalidate_memos();
+        self.directory.invalidate_prefix(prefix);
         done
     }
 
@@ -145,7 +145,7 @@ impl Switch {
         let done = self
             .maps
             .remove_prefix::<_, Translation>(TRANSLATION, len, key);
-        self.directory.invalidate_memos();
+        self.directory.invalidate_prefix(prefix);
         done
     }
 }

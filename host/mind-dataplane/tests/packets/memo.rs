@@ -4,7 +4,7 @@ use mind_common::{
     addr::{PAGE_SIZE, Prefix, Region, SLICE_SHIFT, Va},
     directory::{Prior, State},
     id::DomainId,
-    memo::{Location, Memo},
+    memo::{Current, Location, Memo},
     refusal::Refusal,
     table::{MAY_READ, MAY_WRITE, Peer, Permission, Protection, Slot, Translation},
     verdict::Verdict,
@@ -37,6 +37,8 @@ cases![
     without_a_memo_the_tries_are_searched,
     a_denial_writes_no_memo,
     a_prefix_smaller_than_the_region_gets_no_memo,
+    what_changes_elsewhere_costs_no_memo,
+    what_changes_in_the_block_costs_the_memo,
     a_place_that_is_moved_is_followed_at_once,
     a_memory_blade_that_goes_is_noticed_at_once,
     a_longer_prefix_inside_the_region_is_not_hidden,
@@ -45,6 +47,9 @@ cases![
     a_memo_is_not_valid_for_a_page_that_left_the_region,
     a_denied_page_without_a_slot_is_denied,
 ];
+
+/// In another block than all other pages.
+const ELSEWHERE: Va = Va(PAGE.0 + (8 << 20));
 
 fn region(page: Va) -> Region {
     Region::containing(page, 2).expect("order 2 is a region's")
@@ -77,8 +82,13 @@ fn unprotect(world: &mut World, domain: DomainId, prefix: Prefix) {
     assert!(there.expect("an entry can be removed"), "it was there");
 }
 
-fn generation(world: &World) -> u64 {
-    world.bed.switch.directory().generation().number
+/// The generations of the block of all pages here but those of [`ELSEWHERE`], and of a domain.
+fn now_in(world: &World, domain: DomainId) -> Current {
+    world.bed.switch.directory().current(domain, PAGE)
+}
+
+fn now(world: &World) -> Current {
+    now_in(world, DOMAIN)
 }
 
 /// The memo of slot `slot`.
@@ -92,26 +102,21 @@ fn memo_of(world: &World, slot: u32) -> Memo {
         .memo()
 }
 
-/// The memo that a packet writes for `page` when it finds `generation`, an entry with `bits`, and
+/// The memo that a packet writes for `page` when it finds the generations `current`, an entry with `bits`, and
 /// the page at `translation`.
 fn memo(
-    world: &World,
-    generation: u64,
+    current: &Current,
     page: Va,
     domain: DomainId,
     bits: u32,
     translation: Translation,
 ) -> Memo {
-    let generation = mind_common::table::Generation {
-        number: generation,
-        ..world.bed.switch.directory().generation()
-    };
     let protection = Protection {
         permission: Permission { bits },
         shift: 20,
     };
     Memo::new(
-        &generation,
+        current,
         region(page),
         domain,
         &protection,
@@ -123,14 +128,7 @@ fn memo(
 /// A slot's memo has another location of [`PAGE`] than the trie.
 fn mislead(world: &World) {
     let elsewhere = Translation::new(1, PAGE, OUTLIER_OFFSET);
-    let memo = memo(
-        world,
-        generation(world),
-        PAGE,
-        DOMAIN,
-        EVERYTHING,
-        elsewhere,
-    );
+    let memo = memo(&now(world), PAGE, DOMAIN, EVERYTHING, elsewhere);
     world.slot().set_memo(memo);
 }
 
@@ -154,14 +152,14 @@ fn is_fetched(world: &mut World, packet: &Packet, number: u8, offset: u64) {
 fn what_the_tries_return_is_in_the_memo(world: &mut World) {
     assert_eq!(world.slot().memo(), Memo::default());
     world.send(0, &read(0, PAGE)).met(Verdict::Fetch);
-    let (memo, now) = (world.slot().memo(), generation(world));
-    assert!(memo.allows(now, DOMAIN, MAY_READ));
-    assert!(memo.allows(now, DOMAIN, MAY_WRITE));
+    let (memo, now) = (world.slot().memo(), now(world));
+    assert!(memo.allows(&now, DOMAIN, MAY_READ));
+    assert!(memo.allows(&now, DOMAIN, MAY_WRITE));
     let location = Location {
         blade: 0,
         offset: Va(OFFSET),
     };
-    assert_eq!(memo.location(now, PAGE), Some(location));
+    assert_eq!(memo.location(&now, PAGE), Some(location));
 }
 
 fn a_valid_memo_is_used(world: &mut World) {
@@ -182,9 +180,9 @@ fn a_memo_holds_for_every_page_of_the_region(world: &mut World) {
 fn an_upgrade_writes_and_uses_a_memo(world: &mut World) {
     world.set_word(State::Shared, [0]);
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
-    let now = generation(world);
-    assert!(world.slot().memo().allows(now, DOMAIN, MAY_WRITE));
-    assert!(world.slot().memo().location(now, PAGE).is_some());
+    let now = now(world);
+    assert!(world.slot().memo().allows(&now, DOMAIN, MAY_WRITE));
+    assert!(world.slot().memo().location(&now, PAGE).is_some());
     world.set_word(State::Shared, [0]);
     world.send(0, &upgrade(0, PAGE)).met(Verdict::Grant);
 }
@@ -197,8 +195,8 @@ fn an_operation_writes_and_uses_a_memo(world: &mut World) {
     let word = Va(PAGE.0 + 16);
     world.set_word(State::Modified, [0]);
     world.send(0, &add(0, word)).met(Verdict::Operate);
-    let now = generation(world);
-    assert!(world.slot().memo().allows(now, DOMAIN, MAY_WRITE));
+    let now = now(world);
+    assert!(world.slot().memo().allows(&now, DOMAIN, MAY_WRITE));
     mislead(world);
     let run = world.send(0, &add(0, word));
     let message = run.met(Verdict::Operate).to(memory(1), qp(0), 1);
@@ -217,27 +215,33 @@ fn a_memo_is_not_valid_in_another_domain(world: &mut World) {
     assert_eq!(world.slot().memo(), before, "the denial changes nothing");
 }
 
-/// Sets a memo that permits writing where the trie does not, of a generation `later` from now.
-fn set_memo_at(world: &mut World, later: i64) {
-    let now = generation(world);
-    let at = now.checked_add_signed(later).expect("many have passed");
+/// Sets a memo that permits writing where the trie does not, of generations of block and domain so much later than now.
+fn set_memo_at(world: &mut World, block: i64, domain: i64) {
+    let mut at = now(world);
+    let add = |to: &mut u64, later| *to = to.checked_add_signed(later).expect("many have passed");
+    add(&mut at.block.number, block);
+    add(&mut at.domain, domain);
     let here = Translation::new(0, PAGE, OFFSET);
-    let memo = memo(world, at, READ_ONLY, DOMAIN, EVERYTHING, here);
+    let memo = memo(&at, READ_ONLY, DOMAIN, EVERYTHING, here);
     let slot = world.bed.switch.directory().slot(2).expect("a slot");
     slot.set_memo(memo);
 }
 
 fn a_memo_of_a_former_generation_is_not_valid(world: &mut World) {
-    set_memo_at(world, -1);
-    is_denied(world, 0, &acquire(0, READ_ONLY));
-    // The test itself is right: in this one it would be.
-    set_memo_at(world, 0);
+    for (block, domain) in [(-1, 0), (0, -1)] {
+        set_memo_at(world, block, domain);
+        is_denied(world, 0, &acquire(0, READ_ONLY));
+    }
+    // The test itself is right: in these it would be.
+    set_memo_at(world, 0, 0);
     world.send(0, &acquire(0, READ_ONLY)).met(Verdict::Fetch);
 }
 
 fn a_memo_of_a_later_generation_is_not_valid(world: &mut World) {
-    set_memo_at(world, 1);
-    is_denied(world, 0, &acquire(0, READ_ONLY));
+    for (block, domain) in [(1, 0), (0, 1)] {
+        set_memo_at(world, block, domain);
+        is_denied(world, 0, &acquire(0, READ_ONLY));
+    }
 }
 
 fn the_memo_of_a_delayed_packet_is_not_valid(world: &mut World) {
@@ -300,12 +304,12 @@ fn a_placement_that_ends_is_denied_at_once(world: &mut World) {
 
 fn without_a_memo_the_tries_are_searched(world: &mut World) {
     let here = Translation::new(0, PAGE, OFFSET);
-    let now = generation(world);
-    let less = memo(world, now, PAGE, DOMAIN, MAY_READ, here);
+    let now = now(world);
+    let less = memo(&now, PAGE, DOMAIN, MAY_READ, here);
     world.slot().set_memo(less);
     world.send(0, &acquire(0, PAGE)).met(Verdict::Fetch);
     let memo = world.slot().memo();
-    assert!(memo.allows(now, DOMAIN, MAY_WRITE), "and now it is");
+    assert!(memo.allows(&now, DOMAIN, MAY_WRITE), "and now it is");
 }
 
 fn a_denial_writes_no_memo(world: &mut World) {
@@ -326,11 +330,60 @@ fn a_prefix_smaller_than_the_region_gets_no_memo(world: &mut World) {
     let whole = prefix(PAGE, 14);
     protect(world, UNPERMITTED, whole, MAY_READ);
     world.send(1, &lonely(read(1, PAGE))).met(Verdict::Fetch);
-    let now = generation(world);
-    assert!(world.slot().memo().allows(now, UNPERMITTED, MAY_READ));
+    let now = now_in(world, UNPERMITTED);
+    assert!(world.slot().memo().allows(&now, UNPERMITTED, MAY_READ));
     is_denied(world, 1, &lonely(acquire(1, PAGE)));
     unprotect(world, UNPERMITTED, whole);
     is_denied(world, 1, &lonely(read(1, PAGE)));
+}
+
+/// What was misled goes on to be.
+fn what_changes_elsewhere_costs_no_memo(world: &mut World) {
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    mislead(world);
+    let entry = prefix(PAGE, 20);
+    protect(world, DomainId(3), entry, MAY_READ);
+    unprotect(world, DomainId(3), entry);
+    is_fetched(world, &read(0, PAGE), 1, OUTLIER_OFFSET);
+
+    let outlier = prefix(ELSEWHERE, 14);
+    let translation = Translation::new(1, ELSEWHERE, 0);
+    let switch = &mut world.bed.switch;
+    switch
+        .translate(outlier, translation)
+        .expect("an entry can be made");
+    switch.untranslate(outlier).expect("it can be removed");
+    is_fetched(world, &read(0, PAGE), 1, OUTLIER_OFFSET);
+    // Nor are memos there of larger regions: one may be as large as the smallest entry of its block.
+    assert_eq!(now(world).block.finest, 14);
+    let block = prefix(Va(ELSEWHERE.0 + (2 << 20)), 21);
+    let finest = |world: &World| {
+        let current = world.bed.switch.directory().current(DOMAIN, block.base);
+        current.block.finest
+    };
+    assert!(finest(world) >= 21);
+
+    let directory = world.bed.switch.directory();
+    let free = directory.slot(6).expect("a slot");
+    free.set_region(region(ELSEWHERE));
+    free.clear_region();
+    is_fetched(world, &read(0, PAGE), 1, OUTLIER_OFFSET);
+}
+
+fn what_changes_in_the_block_costs_the_memo(world: &mut World) {
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    mislead(world);
+    world.slot().set_region(region(PAGE));
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
+    mislead(world);
+    let switch = &mut world.bed.switch;
+    let outlier = prefix(after(PAGE, 32), 14);
+    let translation = Translation::new(1, PAGE, 0);
+    switch
+        .translate(outlier, translation)
+        .expect("an entry can be made");
+    switch.untranslate(outlier).expect("it can be removed");
+    is_fetched(world, &read(0, PAGE), 0, OFFSET);
 }
 
 fn a_place_that_is_moved_is_followed_at_once(world: &mut World) {
@@ -382,9 +435,9 @@ fn a_longer_prefix_inside_the_region_is_not_hidden(world: &mut World) {
     assert!(wide.contains(beside));
     give(world, wide, 3);
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
-    let (memo, now) = (memo_of(world, 3), generation(world));
-    assert!(memo.allows(now, DOMAIN, MAY_READ), "one entry covers it");
-    assert_eq!(memo.location(now, beside), None, "two entries do");
+    let (memo, now) = (memo_of(world, 3), now(world));
+    assert!(memo.allows(&now, DOMAIN, MAY_READ), "one entry covers it");
+    assert_eq!(memo.location(&now, beside), None, "two entries do");
     is_fetched(world, &read(0, OUTLIER), 1, OUTLIER_OFFSET);
     is_fetched(world, &read(0, beside), 0, OFFSET + (beside.0 - PAGE.0));
     assign(world, wide, 0);
