@@ -13,6 +13,8 @@ pub struct Summary {
     pub slots_used: u32,
     /// Directory slots in all.
     pub slots: u32,
+    /// How regions are split and merged, if the controller does that.
+    pub splitting: Option<SplittingStatus>,
     /// What the controller copied for ports at which the switch does not copy.
     pub copied: CopyStatus,
     /// Blades that a controller still waits for after it took over from another. Empty once it carries requests out.
@@ -30,6 +32,9 @@ pub struct Status {
     pub slots_used: u32,
     /// Directory slots in all.
     pub slots: u32,
+    /// How regions are split and merged, if the controller does that.
+    #[serde(default)]
+    pub splitting: Option<SplittingStatus>,
     /// The switch's ports.
     #[serde(default)]
     pub ports: Vec<PortStatus>,
@@ -39,6 +44,26 @@ pub struct Status {
     /// Blades that a controller still waits for after it took over from another. Empty once it carries requests out.
     #[serde(default)]
     pub awaited: Vec<String>,
+}
+
+/// How regions are split and merged (Bounded Splitting: MIND, SOSP 2021, section 5). Counts are since the controller
+/// began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SplittingStatus {
+    /// How long an epoch is, in milliseconds.
+    pub epoch: u32,
+    /// Pages that may be falsely invalidated in a region in an epoch before it is split: the paper's t.
+    pub threshold: u64,
+    /// The paper's c, in thousandths.
+    pub c_thousandths: u64,
+    /// Regions that are split now.
+    pub split: u32,
+    /// Regions that were split.
+    pub splits: u64,
+    /// Halves that were merged.
+    pub merges: u64,
+    /// Pages that were falsely invalidated.
+    pub false_invalidations: u64,
 }
 
 /// Packets for several blades that were handed over to the controller.

@@ -1,5 +1,5 @@
 //! Atomic access to memory that other processors and user space share: loads, compare-and-swap,
-//! addition.
+//! addition, setting bits.
 //!
 //! `core::sync::atomic` has no compare-and-swap for the BPF target; the compiler's intrinsics
 //! become its instructions. Atomic loads do not exist there; a volatile load of an aligned word
@@ -47,6 +47,19 @@ pub unsafe fn swap<T: Copy>(at: *mut T, old: T, new: T) -> bool {
         )
     };
     swapped
+}
+
+/// Sets those bits of the word at `at` that are set in `bits`.
+///
+/// # Safety
+///
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn set<T: Copy>(at: *mut T, bits: T) {
+    // SAFETY: the caller's.
+    unsafe {
+        intrinsics::atomic_or::<T, T, { AtomicOrdering::Relaxed }>(at, bits);
+    }
 }
 
 /// Adds `amount` to the word at `at`.

@@ -83,6 +83,10 @@ pub static SHORT: RingBuf = RingBuf::with_byte_size(4096, 0);
 #[map]
 pub static SLOTS: Array<Slot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
+/// A bit for each slot: whether pages of its region were falsely invalidated since the controller looked last.
+#[map]
+pub static INVALIDATED: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
 /// What the controller is to copy, as [`HandedOver`](mind_common::table::HandedOver)s.
 #[map]
 pub static HANDED_OVER: RingBuf = RingBuf::with_byte_size(4096, 0);

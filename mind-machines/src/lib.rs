@@ -12,6 +12,7 @@
 //! * [`switch`]: the directory, the tables beside it, and what becomes of a packet,
 //! * [`memory`]: a memory blade's pages,
 //! * [`controller`]: registration of blades, and changes of regions,
+//! * [`splitting`]: which regions are split, and which are merged again,
 //! * [`agreement`]: what controller and switch agree on when the controller rests.
 //!
 //! Not modelled: a packet's bytes (lengths, checksums, time to live, tags), ports without a device,
@@ -36,6 +37,7 @@ pub mod datagram;
 pub mod memory;
 #[cfg(feature = "mutants")]
 pub mod mutant;
+pub mod splitting;
 pub mod switch;
 
 use mind_common::id::BladeId;

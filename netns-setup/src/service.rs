@@ -83,6 +83,7 @@ pub fn standard(plan: &Plan, options: &Options, programs: &Path) -> Vec<Service>
             .map(|blade| format!("--port={}", blade.name)),
     );
     command.extend(options.slots.map(|slots| format!("--slots={slots}")));
+    command.extend(options.epoch.map(|epoch| format!("--epoch={epoch}")));
     if options.controller_copies {
         command.push("--fan-out=controller".to_owned());
     }

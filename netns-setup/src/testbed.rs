@@ -42,6 +42,8 @@ pub struct Options {
     pub lose_on_purpose: bool,
     /// Whether the controller copies invalidations for several blades, instead of the switch.
     pub controller_copies: bool,
+    /// Milliseconds of the controller's epochs, 0 for none; as many as it chooses, if none are given.
+    pub epoch: Option<u32>,
     /// Whether the testbed is useless once the calling process is gone, as a test's.
     pub bound: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Options {
             services: None,
             lose_on_purpose: false,
             controller_copies: false,
+            epoch: None,
             bound: false,
         }
     }

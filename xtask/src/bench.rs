@@ -9,7 +9,7 @@ use crate::launch::launch;
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which bench, and its own arguments: `pipeline`, `fault`, `testbed`, `control`, each with `--json`; `--help` lists them.
+    /// Which bench, and its own arguments: `pipeline`, `fault`, `testbed`, `control`, `splitting`, each with `--json`; `--help` lists them.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }

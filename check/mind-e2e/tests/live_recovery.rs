@@ -1,13 +1,19 @@
 //! The network loses packets at every step, the controller changes regions under load, and blades
 //! hang: programs are not affected, or as the design says.
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
-use mind_api::{message::RegionChange, operator::Status};
+use mind_api::{
+    message::RegionChange,
+    operator::{SplittingStatus, Status},
+};
 use mind_common::{losses::LossPoint, verdict::Verdict, wire::Opcode};
 use mind_dataplane::Switch;
-use mind_e2e::{Bed, Domain, Load, load, scaled, suite};
+use mind_e2e::{Bed, Domain, Load, Program, load, patience, scaled, suite};
 use netns_setup::{Options, paths, plan::SWITCH};
 
 /// Pages that a blade may cache.
@@ -22,6 +28,10 @@ fn main() -> ExitCode {
         &[
             ("what_is_lost_at_any_step_is_made_good", losses),
             ("regions_change_under_load", changes),
+            (
+                "what_is_falsely_shared_is_split_for_so_long",
+                falsely_shared,
+            ),
             ("a_region_that_is_stuck_is_reset", stuck),
             ("a_blade_that_stands_still_is_sent_away", standstill),
             ("a_blade_whose_port_is_down_is_gone", port_down),
@@ -108,7 +118,7 @@ fn losses(bed: &Bed) -> Result<()> {
 fn changes(bed: &Bed) -> Result<()> {
     let slots = bed.status()?.slots_used;
     let mut load = Load::new(bed, "changes", PAGES)?;
-    let programs = load.start(scaled(100_000))?;
+    let programs = load.start(scaled(20_000))?;
     let base = load.place()?;
     let operator = bed.operator()?;
     let mut made = [0; 3];
@@ -160,6 +170,68 @@ fn changes(bed: &Bed) -> Result<()> {
     );
     ensure!(losses_of(&status).is_empty(), "nothing is lost: {status:?}");
     load.end()
+}
+
+/// How regions are split and merged.
+fn splitting(bed: &Bed) -> Result<SplittingStatus> {
+    let splitting = bed.status()?.splitting;
+    splitting.context("the controller splits no regions")
+}
+
+fn falsely_shared(bed: &Bed) -> Result<()> {
+    const PAGES: u64 = 32;
+    const BLADES: [&str; 4] = ["c0", "c1", "c2", "c3"];
+    /// Epochs in which nothing is falsely invalidated.
+    const QUIET: u32 = 50;
+    // Shorter epochs than usual, so that all takes less time.
+    bed.restart("ctl", &["--epoch=20".to_owned()])?;
+    let domain = Domain::new(bed, "own")?;
+    let area = format!("--area own --pages {PAGES}");
+    let before = splitting(bed)?;
+    let slots = bed.status()?.slots_used;
+    // Each writes one page of every region.
+    let mut programs = Vec::new();
+    for (writer, blade) in BLADES.into_iter().enumerate() {
+        let job = format!("{area} own --writer {writer} --writers {}", BLADES.len());
+        programs.push(domain.start(blade, &job)?);
+    }
+    programs.iter_mut().try_for_each(Program::go)?;
+    let deadline = Instant::now() + patience();
+    let (mut latest, mut since) = (before, Instant::now());
+    loop {
+        let now = splitting(bed)?;
+        if now.false_invalidations > latest.false_invalidations {
+            (latest, since) = (now, Instant::now());
+        }
+        let quiet = Duration::from_millis(now.epoch.into()) * QUIET;
+        if now.splits >= before.splits + PAGES / 4 && since.elapsed() > quiet {
+            break;
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "pages are falsely invalidated without end: {now:?}, before {before:?}"
+        );
+    }
+    let end = |mut program: Program| -> Result<()> {
+        program.send("end")?;
+        program.succeed()
+    };
+    programs.into_iter().try_for_each(end)?;
+    // One writes all pages: there is no more reason to have them apart.
+    let mut program = domain.start("c0", &format!("{area} own --writer 0 --writers 1"))?;
+    program.go()?;
+    let deadline = Instant::now() + patience();
+    while u64::from(bed.status()?.slots_used.saturating_sub(slots)) > PAGES / 4 {
+        ensure!(
+            Instant::now() < deadline,
+            "regions are not merged: {:?}, before {before:?}",
+            splitting(bed)?
+        );
+    }
+    end(program)?;
+    domain.end()?;
+    bed.restart("ctl", &[])?;
+    Ok(())
 }
 
 fn losses_of(status: &Status) -> Vec<&mind_api::operator::LossStatus> {
@@ -277,6 +349,7 @@ fn port_down(bed: &Bed) -> Result<()> {
     bed.link("c2", "up")?;
     domain.run("c1", "--area own increment 10")?;
     domain.run("c3", "--area own equals 20")?;
-    owner.kill()?;
+    // Its agent ends, and programs with it.
+    owner.die_of(libc::SIGBUS)?;
     domain.end()
 }

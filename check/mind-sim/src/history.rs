@@ -340,7 +340,9 @@ impl History<'_> {
                 self.names.insert(*session, node.to_string());
                 return Some(format!("{node} is back"));
             }
-            Input::Report { .. } | Input::Done { .. } | Input::Short => return None,
+            Input::Report { .. } | Input::Done { .. } | Input::Short | Input::Epoch { .. } => {
+                return None;
+            }
         };
         let is_about = match *request {
             Request::ReportStuck { va }

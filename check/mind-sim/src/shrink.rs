@@ -131,7 +131,8 @@ impl Search {
 
     /// Reduces the network's faults.
     fn calm(&mut self) {
-        let changes: [fn(&mut Plan); 6] = [
+        let changes: [fn(&mut Plan); 7] = [
+            |plan| plan.epoch = None,
             |plan| plan.network_faults.loss = 0,
             |plan| plan.network_faults.duplication = 0,
             |plan| plan.network_faults.lateness = 0,

@@ -55,6 +55,7 @@ impl Script for Adder {
 
 fn plan(seed: u64, network_faults: NetworkFaults) -> Plan {
     Plan {
+        epoch: None,
         seed,
         blades: BLADES,
         memories: 1,

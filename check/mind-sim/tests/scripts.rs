@@ -62,6 +62,7 @@ fn plan(seed: u64, blades: u8) -> Plan {
         ops: Vec::new(),
     });
     Plan {
+        epoch: None,
         seed,
         blades,
         memories: 1,

@@ -1,6 +1,9 @@
 //! Many seeds: the guarantees hold in each, and each can be run again.
 
-use mind_machines::controller::{Act, Output};
+use mind_machines::controller::{
+    Act, Event, Output,
+    procedure::{Change, Outcome},
+};
 use mind_sim::{
     Flaw,
     coverage::Coverage,
@@ -61,6 +64,37 @@ fn slots_become_more_and_fewer_and_tables_run_out() {
         }
     }
     let counts = [replaced, more, too_few, blocks];
+    println!("{counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}
+
+#[test]
+fn epochs_split_regions_and_merge_them() {
+    let (mut splits, mut merges, mut spared) = (0, 0, 0);
+    for seed in 0..SEEDS / 4 {
+        let mut plan = Plan::of_seed(seed);
+        if plan.epoch.is_none() {
+            continue;
+        }
+        // No operator changes regions.
+        plan.disturbances
+            .retain(|(_, disturbance)| !matches!(disturbance, Disturbance::Change(..)));
+        for record in run(&plan, true).records {
+            match record.what {
+                What::Output(Output::Event(Event::Changed(Change::Split, Outcome::Changed(_)))) => {
+                    splits += 1;
+                }
+                What::Output(Output::Event(Event::Changed(Change::Merge, outcome))) => {
+                    match outcome {
+                        Outcome::Changed(_) => merges += 1,
+                        _ => spared += 1,
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let counts = [splits, merges, spared];
     println!("{counts:?}");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }

@@ -115,6 +115,7 @@ where
     let Summary {
         slots_used,
         slots,
+        splitting,
         copied,
         awaited,
     } = match ask(Request::Status).await? {
@@ -135,6 +136,7 @@ where
         domains,
         slots_used,
         slots,
+        splitting,
         ports,
         copied,
         awaited,

@@ -183,7 +183,7 @@ mod tests {
     ];
     /// Those that begin empty: rings and the packets in them, what is traced, and the generations of memos, of which
     /// none is taken over.
-    const EMPTY: [&str; 8] = [
+    const EMPTY: [&str; 9] = [
         "HANDED_OVER",
         "SHORT",
         "TRACING",
@@ -192,6 +192,7 @@ mod tests {
         "LOST_RECORDS",
         "BLOCK_GENERATIONS",
         "DOMAIN_GENERATIONS",
+        "INVALIDATED",
     ];
 
     #[test]

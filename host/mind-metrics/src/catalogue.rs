@@ -95,6 +95,12 @@ catalogue! {
             "Regions of a protection domain's vmas that lost writes with a blade.";
         DIRECTORY_SLOTS: Gauge "mind_directory_slots" [] "Slots of the directory: regions there can be.";
         DIRECTORY_SLOTS_USED: Gauge "mind_directory_slots_used" [] "Slots of the directory that have a region.";
+        SPLIT_REGIONS: Gauge "mind_split_regions" [] "Regions that are split, of those that the controller splits and merges.";
+        SPLIT_THRESHOLD: Gauge "mind_split_threshold_pages" []
+            "Pages that may be falsely invalidated in a region in an epoch before it is split: the paper's t.";
+        SPLIT_FACTOR: Gauge "mind_split_factor" [] "The paper's c, by which the mean over all regions is divided.";
+        FALSE_INVALIDATIONS: Counter "mind_directory_false_invalidations_total" []
+            "Pages that blades gave up though the requester did not ask for them, as the switch counts.";
         REGION_CHANGES: Counter "mind_region_changes_total" ["change", "outcome"]
             "Changes of regions by the controller, by what came of them.";
         CONTROL_REQUESTS: Counter "mind_control_requests_total" ["request", "result"]

@@ -121,6 +121,20 @@ fn bytes(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// Shortest and longest interval between two looks, in seconds.
+const INTERVALS: (f64, f64) = (0.1, 60.0);
+
+/// An interval on the command line.
+fn seconds(text: &str) -> Result<f64, String> {
+    let (least, most) = INTERVALS;
+    match text.parse() {
+        Ok(seconds) if (least..=most).contains(&seconds) => Ok(seconds),
+        _ => Err(format!(
+            "expected a number of seconds from {least} to {most}"
+        )),
+    }
+}
+
 /// An address on the command line.
 fn parse_address(text: &str) -> Result<u64, String> {
     let number = match text.strip_prefix("0x") {

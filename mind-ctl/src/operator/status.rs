@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use mind_api::{Request, message::BladeKind, operator::Status};
+use mind_api::{
+    Request,
+    message::BladeKind,
+    operator::{SplittingStatus, Status},
+};
 use mind_connection::ClientError;
 
 use super::{Common, Controller, blades, bytes, error::Failed, lines, ports, table};
@@ -111,13 +115,14 @@ fn as_text(status: &Status) -> String {
     }
     let mut parts = vec![
         format!(
-            "ready: {} compute blades, {} memory blades\nmemory: {} of {} in use\ndirectory: {} of {} slots in use",
+            "ready: {} compute blades, {} memory blades\nmemory: {} of {} in use\ndirectory: {} of {} slots in use\n{}",
             ready(BladeKind::Compute),
             ready(BladeKind::Memory),
             bytes(used << 12),
             bytes(pages << 12),
             status.slots_used,
-            status.slots
+            status.slots,
+            sizes(status.splitting.as_ref()),
         ),
         lines(&blades::as_table(&status.blades), "no blades"),
         lines(&ports::summary(&status.ports), "no ports"),
@@ -134,4 +139,22 @@ fn as_text(status: &Status) -> String {
         parts.push(format!("writes lost with blades\n{}", lines(&losses, "")));
     }
     parts.join("\n\n")
+}
+
+/// How regions are split and merged.
+fn sizes(splitting: Option<&SplittingStatus>) -> String {
+    let Some(splitting) = splitting else {
+        return "regions: of the size that operators give them".to_owned();
+    };
+    format!(
+        "regions: {} split now; {} splits, {} merges; {} pages falsely invalidated; t {} in {} ms, c {}.{:03}",
+        splitting.split,
+        splitting.splits,
+        splitting.merges,
+        splitting.false_invalidations,
+        splitting.threshold,
+        splitting.epoch,
+        splitting.c_thousandths / 1000,
+        splitting.c_thousandths % 1000,
+    )
 }

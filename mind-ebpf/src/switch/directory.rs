@@ -113,6 +113,21 @@ pub fn current(domain: DomainId, va: Va) -> Option<Current> {
     }
 }
 
+/// Notes that pages of a slot's region were falsely invalidated.
+#[inline(always)]
+fn note_invalidated(slot: u32) {
+    let bit = 1 << (slot % u64::BITS);
+    if let Some(at) = maps::INVALIDATED.get_ptr_mut(slot / u64::BITS) {
+        // SAFETY: the pointer is a lookup's.
+        unsafe {
+            // Mostly it is noted, by another processor as well.
+            if atomics::load(at) & bit == 0 {
+                atomics::set(at, bit);
+            }
+        }
+    }
+}
+
 impl SlotRef {
     /// `Some` if the slot's memo is valid and says that `domain` may do `class` with `va`; with
     /// where `va` is stored, if the memo says that as well.
@@ -238,7 +253,7 @@ impl SlotRef {
                 return Err(stop!(StaleAnswer));
             }
             if self.swap_word(word, step.next) {
-                self.charge(cost);
+                self.charge(number, cost);
                 trace::change(word, step.next);
                 return Ok((step.verdict, Transition::between(word, step.next)));
             }
@@ -306,12 +321,15 @@ impl SlotRef {
         }
     }
 
+    /// Counts what an invalidation cost a blade. The controller is told of slots where pages were falsely invalidated
+    /// after they are counted.
     #[inline(always)]
-    fn charge(self, cost: Cost) {
+    fn charge(self, number: u32, cost: Cost) {
         // SAFETY: the pointer is a lookup's.
         unsafe {
             if cost.dropped != 0 {
                 atomics::add(&raw mut (*self.0).dropped, cost.dropped as u32);
+                note_invalidated(number);
             }
             if cost.flushed != 0 {
                 atomics::add(&raw mut (*self.0).flushed, cost.flushed as u32);

@@ -171,6 +171,14 @@ impl Controller {
         self.changing_by(procedure, entries)
     }
 
+    /// The merge of halves, if no blade has to give up anything for it.
+    pub(super) fn joining(&self, now: u64, lower: Entry, upper: Entry) -> Changing {
+        let config = &self.config;
+        let (change, computes) = (Change::Merge, self.computes());
+        let procedure = Procedure::new(change, now, config.optional, config.pause, computes);
+        self.changing_by(procedure.sparing_copies(), [(lower, Some(upper))])
+    }
+
     /// The reset of a region of which a blade says that it is stuck, if it is.
     pub(super) fn unsticking(&self, now: u64, entry: Entry) -> Changing {
         let config = &self.config;
@@ -578,6 +586,10 @@ impl Controller {
                 (Change::Merge, Some(upper)) if is_changed => free.push(upper.slot),
                 (Change::Split, Some(upper)) if !is_changed => free.push(upper.slot),
                 _ => {}
+            }
+            // What an operator wants stays so.
+            if operation.asker.is_none() {
+                self.note_size(changing.change, run.whole(), is_changed);
             }
             self.note_changed(operation, is_changed);
         }

@@ -1,5 +1,7 @@
 //! How patient the controller is, and how much it does at once.
 
+use crate::splitting;
+
 /// How long the controller waits, and how much it does at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -41,6 +43,8 @@ pub struct Config {
     /// Outputs that may wait: while there are so many, whoever drives the controller asks for them before it hands in
     /// anything else.
     pub outputs: usize,
+    /// The policy by which regions are split and merged; none for only those that operators want changed.
+    pub splitting: Option<splitting::Config>,
     /// Whether it notes what operations meet ([`Controller::take_incidents`]).
     pub is_watched: bool,
 }
@@ -67,6 +71,7 @@ impl Config {
             operations: 4096,
             answers: 256,
             outputs: 4096,
+            splitting: None,
             is_watched: false,
         }
     }

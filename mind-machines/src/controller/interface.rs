@@ -73,6 +73,14 @@ pub enum Input {
     Closed(Session),
     /// Little is left of slots, or of tables of the directory's index.
     Short,
+    /// An epoch is over. Regions are split and merged because of it, if the controller has a policy for that
+    /// ([`Config::splitting`](super::Config::splitting)).
+    Epoch {
+        /// Pages that were falsely invalidated in it, by region; of regions that had none nothing is said.
+        counts: Vec<(Region, u32)>,
+        /// Slots in use.
+        used: u32,
+    },
     /// What came of an [`Act`].
     Done {
         /// Of which operation.

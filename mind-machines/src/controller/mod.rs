@@ -17,7 +17,7 @@
 //! * [`phase`]: what operations meet in which phase,
 //! * `requests`: who asks for what, and gets which answer; `decide`: what a request means; `vmas`: what is mapped,
 //! * [`procedure`]: what is done to the word of one region; `change`: the same, of several at once,
-//! * `reclaim`: slots are taken back when few are left,
+//! * `reclaim`: slots are taken back when few are left; `sizes`: regions are split and merged after each epoch,
 //! * `leaving`: processes leave, vmas are closed and freed,
 //! * `blades`: blades join, are fenced, and what is lost with them,
 //! * `takeover`: a controller that follows another.
@@ -50,6 +50,7 @@ mod reclaim;
 mod regions;
 mod requests;
 mod sessions;
+mod sizes;
 mod takeover;
 mod vmas;
 mod work;
@@ -69,6 +70,8 @@ use index::{Condition, Index};
 use operation::{Operation, Task, Waits};
 use phase::{Incident, Phase};
 use sessions::Sessions;
+
+use crate::splitting::Splitting;
 
 /// Writes that are lost, or memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +118,8 @@ pub struct Controller {
     installed: BTreeMap<tables::Key, tables::Value>,
     /// Memory that was freed, and that no packet can find any more, by its first address.
     cleared: BTreeSet<u64>,
+    /// Which regions are split and merged.
+    splitting: Option<Splitting>,
     /// The slot at which the next look for slots that can be done without begins.
     hand: u32,
     /// What slots had seen when they were last looked at for that, by slot; nothing while enough are left.
@@ -168,6 +173,7 @@ impl Controller {
             books,
             installed: BTreeMap::new(),
             cleared: BTreeSet::new(),
+            splitting: config.splitting.map(Splitting::new),
             hand: 1,
             uses: BTreeMap::new(),
             freeing: BTreeMap::new(),
@@ -281,6 +287,8 @@ impl Controller {
             Input::Closed(session) => self.closed(session),
             Input::Short if !self.is_serving() => {}
             Input::Short => self.short(),
+            Input::Epoch { .. } if !self.is_serving() => {}
+            Input::Epoch { counts, used } => self.epoch(&counts, used),
             Input::Done {
                 operation: id,
                 result,
@@ -396,6 +404,7 @@ impl Controller {
             Task::Give(slots) => self.give(id, operation, slots),
             Task::Cleared(freed) => self.cleared(operation, freed),
             Task::Reclaim(reclaiming) => self.reclaim(now, id, operation, reclaiming),
+            Task::Adapt(purposes) => self.adapt(operation, purposes),
             Task::Map(mapping) => self.map(id, operation, mapping),
             Task::Change(changing) => self.change(now, id, operation, changing),
             Task::FreeRegions(from, to) => self.free_regions(now, id, operation, from, to),

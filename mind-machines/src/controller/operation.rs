@@ -7,7 +7,7 @@ use mind_api::{
     message::{Access, Registration, Report, Request},
 };
 use mind_common::{
-    addr::{BLOCK_SHIFT, Va},
+    addr::{BLOCK_SHIFT, Region, Va},
     id::BladeSet,
 };
 
@@ -148,6 +148,8 @@ pub(super) enum Task {
     Cleared(Vec<u64>),
     /// Take slots back that can be done without.
     Reclaim(Reclaiming),
+    /// Adapt sizes of regions to what an epoch was like.
+    Adapt(Vec<Purpose>),
     /// Make a vma, for which all is ready.
     Map(Mapping),
     /// Change regions.
@@ -271,6 +273,10 @@ pub(super) enum Purpose {
     Tell(bool),
     /// It is to do without a slot, if it is this region.
     Reclaim(Entry),
+    /// It is split, if it is this region.
+    Split(Region),
+    /// The halves of this region are merged, if both have slots.
+    Merge(Region),
 }
 
 /// An operation under way.

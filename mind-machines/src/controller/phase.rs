@@ -40,6 +40,7 @@ phases! {
     Giving, Task::Give(_), "It gives slots for further use.";
     Clearing, Task::Cleared(_), "It lets memory that was freed be zeroed.";
     Reclaiming, Task::Reclaim(_), "It takes slots back.";
+    Adapting, Task::Adapt(_), "It has regions split and merged.";
     Mapping, Task::Map(_), "It makes a vma.";
     Changing, Task::Change(_), "It changes regions.";
     FreeingRegions, Task::FreeRegions(..), "It frees the regions of a range.";

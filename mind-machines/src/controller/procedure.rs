@@ -126,7 +126,7 @@ pub enum Do {
 pub enum Outcome {
     /// As it was to be. Says whether what somebody had written is gone.
     Changed(Loss),
-    /// The region stayed busy for too long, and is as it was.
+    /// The region stayed busy for too long, or blades were to be spared, and is as it was.
     LeftAlone,
     /// There was nothing to do: the slot is free, the region lost for good, or not stuck.
     Nothing,
@@ -163,6 +163,8 @@ pub struct Procedure {
     everybody: BladeSet,
     /// Whether accesses fail from now on if something is lost.
     fail: bool,
+    /// Whether it leaves what blades would have to give up for it.
+    spares: bool,
     loss: Loss,
     is_fenced: bool,
 }
@@ -184,6 +186,7 @@ impl Procedure {
             pause,
             everybody,
             fail: false,
+            spares: false,
             loss: Loss::Nothing,
             is_fenced: false,
         }
@@ -203,6 +206,13 @@ impl Procedure {
     #[must_use]
     pub const fn failing_on_loss(mut self) -> Self {
         self.fail = true;
+        self
+    }
+
+    /// A merge only of halves that are one without an invalidation; others are left as they are.
+    #[must_use]
+    pub const fn sparing_copies(mut self) -> Self {
+        self.spares = true;
         self
     }
 
@@ -403,6 +413,10 @@ impl Procedure {
             // Nobody has it; and both halves are as the whole was.
             Change::MarkLost | Change::Split | Change::Reclaim => BladeSet::EMPTY,
             Change::Merge if joined(first, second).is_some() => BladeSet::EMPTY,
+            Change::Merge if self.spares => {
+                self.stage = Stage::Leaving;
+                return None;
+            }
             Change::Merge => both(first, second),
         };
         self.stage = Stage::Flushing {

@@ -173,6 +173,7 @@ impl Controller {
                 // Of a merge, both halves.
                 let whole = match (purpose, entry) {
                     (Purpose::Change(RegionChange::Merge), Some(entry)) => entry.region.whole(),
+                    (Purpose::Merge(whole), _) => Some(whole),
                     _ => None,
                 };
                 let (from, to) = match whole {
@@ -186,14 +187,27 @@ impl Controller {
         let here = found
             .iter()
             .copied()
-            .find(|entry| entry.region.contains(va));
+            .find(|entry| entry.region.contains(va))
+            // The other half may be in so many parts that they are all that was found.
+            .or(entry);
         let changed = match (purpose, here) {
             (Purpose::Unstick, Some(here)) => Some(self.unsticking(now, here)),
             (Purpose::MarkLost(with), Some(here)) => Some(self.marking_lost(now, here, with)),
             (Purpose::Reclaim(entry), Some(here)) if entry == here => {
                 return self.reclaim_region(now, operation, here);
             }
-            (Purpose::Unstick | Purpose::MarkLost(_) | Purpose::Reclaim(_), _) => None,
+            (Purpose::Split(region), Some(here)) if here.region == region => {
+                let finding = Finding {
+                    entry: Some(here),
+                    ..finding
+                };
+                return self.act(id, operation, Act::TakeSlot, Task::FindRegion(finding));
+            }
+            (Purpose::Merge(whole), _) => self.merging(now, whole, &found),
+            (
+                Purpose::Unstick | Purpose::MarkLost(_) | Purpose::Reclaim(_) | Purpose::Split(_),
+                _,
+            ) => None,
             (Purpose::Tell(changed), Some(Entry { region, .. })) => {
                 let reply = Reply::Region {
                     va: region.base().0,
@@ -269,7 +283,9 @@ impl Controller {
                     entry: None,
                     ..finding
                 };
-                operation.first([Task::Change(splitting), Task::FindRegion(tell)]);
+                let tell = operation.asker.is_some().then_some(Task::FindRegion(tell));
+                operation.tasks.extend(tell);
+                operation.tasks.push(Task::Change(splitting));
             }
             (_, _, None) => {
                 let message =

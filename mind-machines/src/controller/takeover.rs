@@ -252,6 +252,7 @@ impl Controller {
                     let task = Task::TakeOver(TakingOver::ReadingSlots(from, slots));
                     return self.act(id, operation, Act::ReadSlots { from, most }, task);
                 }
+                self.note_sizes(&slots);
                 let repairing = self.repair(&slots);
                 operation.tasks.push(Task::TakeOver(repairing));
             }

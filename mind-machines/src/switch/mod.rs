@@ -68,6 +68,8 @@ pub struct Handled<P> {
     pub fan_out: Option<Verdict>,
     /// The datagrams sent, each with its destination.
     pub sent: Vec<(Node, Datagram<P>)>,
+    /// How many pages of which region were falsely invalidated, as the packet says.
+    pub invalidated: Option<(Region, u16)>,
 }
 
 /// How a packet leaves XDP.
@@ -81,6 +83,13 @@ pub enum Exit<P> {
     Up(Datagram<P>),
     /// The controller gets it, and does the same.
     Over(Datagram<P>),
+}
+
+/// What XDP makes of a packet.
+struct Passed<P> {
+    verdict: Verdict,
+    exit: Exit<P>,
+    invalidated: Option<(Region, u16)>,
 }
 
 impl Switch {
@@ -99,7 +108,7 @@ impl Switch {
 
     /// Handles `packet`, which came in at `port`, in XDP and TC.
     pub fn handle<P: Clone>(&mut self, port: Node, packet: Datagram<P>) -> Handled<P> {
-        let left = self.ingress(port, packet);
+        let left = self.pass(None, port, packet);
         self.egress(left)
     }
 
@@ -119,7 +128,12 @@ impl Switch {
         self.egress(left)
     }
 
-    fn egress<P: Clone>(&self, (verdict, exit): (Verdict, Exit<P>)) -> Handled<P> {
+    fn egress<P: Clone>(&self, passed: Passed<P>) -> Handled<P> {
+        let Passed {
+            verdict,
+            exit,
+            invalidated,
+        } = passed;
         let (fan_out, sent) = match exit {
             Exit::Ends => (None, Vec::new()),
             Exit::To(node, packet) => (None, vec![(node, packet)]),
@@ -133,20 +147,17 @@ impl Switch {
             verdict,
             fan_out,
             sent,
+            invalidated,
         }
     }
 
     /// The XDP program: handles `datagram`, which came in at `port`.
     pub fn ingress<P>(&mut self, port: Node, datagram: Datagram<P>) -> (Verdict, Exit<P>) {
-        self.pass(None, port, datagram)
+        let Passed { verdict, exit, .. } = self.pass(None, port, datagram);
+        (verdict, exit)
     }
 
-    fn pass<P>(
-        &mut self,
-        view: Option<&View>,
-        port: Node,
-        datagram: Datagram<P>,
-    ) -> (Verdict, Exit<P>) {
+    fn pass<P>(&mut self, view: Option<&View>, port: Node, datagram: Datagram<P>) -> Passed<P> {
         let tables = view.map_or(&self.tables, |view| &view.0);
         let behind = tables.port(port);
         let mut passage = Passage {
@@ -154,10 +165,16 @@ impl Switch {
             view,
             datagram,
             port: behind,
+            invalidated: None,
         };
-        match mind_common::switch::pass(&mut passage) {
+        let passed = mind_common::switch::pass(&mut passage);
+        let Passage {
+            datagram,
+            invalidated,
+            ..
+        } = passage;
+        let (verdict, exit) = match passed {
             Ok((verdict, exit)) => {
-                let datagram = passage.datagram;
                 let exit = match exit {
                     mind_common::switch::Exit::To(node) => Exit::To(node, datagram),
                     mind_common::switch::Exit::Back => Exit::To(port, datagram),
@@ -167,6 +184,11 @@ impl Switch {
                 (verdict, exit)
             }
             Err(stop) => (stop.verdict(), Exit::Ends),
+        };
+        Passed {
+            verdict,
+            exit,
+            invalidated,
         }
     }
 

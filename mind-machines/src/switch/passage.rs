@@ -29,6 +29,8 @@ pub(super) struct Passage<'a, P> {
     pub(super) view: Option<&'a View>,
     pub(super) datagram: Datagram<P>,
     pub(super) port: Port,
+    /// How many pages of which region were falsely invalidated, as the datagram says.
+    pub(super) invalidated: Option<(Region, u16)>,
 }
 
 impl<P> Passage<'_, P> {
@@ -229,17 +231,20 @@ impl<P> switch::Passage for Passage<'_, P> {
         number: u32,
         va: Va,
         answer: Answer,
-        _cost: Cost,
+        cost: Cost,
     ) -> Staged<(AnswerVerdict, Transition)> {
         let slot = &mut self.switch.slots[slot];
-        if slot.region_with(va).is_none() {
+        let Some(region) = slot.region_with(va) else {
             return Err(stop!(StaleAnswer));
-        }
+        };
         let step = on_answer(number, slot.word, answer);
         #[cfg(feature = "mutants")]
         let step = crate::mutant::answered(number, slot.word, answer, step);
         let transition = Transition::between(slot.word, step.next);
         slot.word = step.next;
+        // What is stale is not told by the program either.
+        let is_stale = matches!(step.verdict, AnswerVerdict::Stale);
+        self.invalidated = Some((region, cost.dropped)).filter(|_| !is_stale && cost.dropped != 0);
         Ok((step.verdict, transition))
     }
 

@@ -9,5 +9,6 @@ mod losses;
 mod old_answers;
 mod regions;
 mod requests;
+mod sizes;
 mod world;
 mod zeroing;

@@ -71,6 +71,23 @@ fn a_page_of_another_vma_is_left_alone() {
 }
 
 #[test]
+fn a_region_whose_other_half_is_in_parts_is_not_merged() {
+    let (mut world, va) = World::with_memory(8, OnLoss::LastWritten);
+    let upper = Va(va.0 + 0x4000);
+    for page in [va, upper] {
+        assert_eq!(world.request(0, Want::Acquire, page), Verdict::Fetch);
+    }
+    let request = |va: Va, change| Request::ChangeRegion { va: va.0, change };
+    for page in [va, va, Va(va.0 + 0x2000)] {
+        let split = world.operate(request(page, RegionChange::Split));
+        assert!(matches!(split, Ok(Reply::Region { changed: true, .. })));
+    }
+    let merge = world.operate(request(upper, RegionChange::Merge));
+    assert_eq!(merge.expect_err("there is no half").errno, Errno::EINVAL);
+    world.check();
+}
+
+#[test]
 fn a_region_has_a_slot_from_its_first_touch_on() {
     let (mut world, va) = World::with_memory(256, OnLoss::LastWritten);
     assert_eq!(world.switch.free_slots(), SLOTS);

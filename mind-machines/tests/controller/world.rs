@@ -26,11 +26,14 @@ use mind_machines::{
     },
     datagram::{Body, Datagram, Envelope, PageRequest},
     memory::Memory,
+    splitting,
     switch::{Handled, Switch, port_of},
 };
 
 /// Slots of the directory, but for the first.
 pub const SLOTS: usize = 160;
+/// Epochs for which halves are quiet before they are merged.
+pub const QUIET: u32 = 3;
 /// Pages of each memory blade.
 pub const PAGES: u64 = 256;
 
@@ -98,6 +101,10 @@ impl World {
             zero: 0x8000,
             // A region that stays busy is looked at a few times only.
             pause: 500_000_000,
+            splitting: Some(splitting::Config {
+                quiet: QUIET,
+                ..splitting::Config::default()
+            }),
             ..Config::new([198, 18, 0, 1].into(), slots as u32 + 1)
         };
         Self {

@@ -1,5 +1,5 @@
-//! The benches, behind one command line. Each lives in the module of its name; what they share is in [`daemons`],
-//! [`output`] and [`samples`].
+//! The benches, behind one command line. Each lives in the module of its name; what they share is in [`system`],
+//! [`daemons`], [`output`] and [`samples`].
 
 mod control;
 mod daemons;
@@ -7,7 +7,10 @@ mod fault;
 mod output;
 mod pipeline;
 mod samples;
+mod splitting;
+mod system;
 mod testbed;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -33,9 +36,11 @@ enum Bench {
     /// What the controller takes to map, unmap, protect, open and attach, also while a blade hangs; on a testbed of this
     /// machine whose blades hold no pages.
     Control(control::Args),
-    /// The process that the fault bench runs on each compute blade.
-    #[command(name = fault::task::WORKER, hide = true)]
-    FaultWorker(fault::worker::Args),
+    /// How soon regions are split that blades share falsely, and what that costs others; on a testbed of this machine.
+    Splitting(splitting::Args),
+    /// The process that benches run on each compute blade.
+    #[command(name = system::task::WORKER, hide = true)]
+    Worker(worker::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,7 +55,11 @@ fn main() -> ExitCode {
             mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
             control::run(&args)
         }
-        Bench::FaultWorker(args) => fault::worker::main(&args),
+        Bench::Splitting(args) => {
+            mind_cli::tell_on_stderr(mind_cli::LevelFilter::WARN);
+            splitting::run(&args)
+        }
+        Bench::Worker(args) => worker::main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,7 +83,7 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
         let worker = "--cpu=1 userfault --engine=0 --handler=process".split(' ');
-        let worker = ["bench", fault::task::WORKER].into_iter().chain(worker);
+        let worker = ["bench", system::task::WORKER].into_iter().chain(worker);
         assert!(Cli::try_parse_from(worker).is_ok());
         assert!(Cli::try_parse_from(["bench", "control", "--vmas", "1,10"]).is_ok());
         assert!(Cli::try_parse_from(["bench", "control", "--compute", "33"]).is_err());

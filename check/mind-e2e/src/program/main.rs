@@ -57,6 +57,13 @@ enum Job {
     Lanes(lanes::Args),
     /// The words of all lanes must add up to this.
     LanesSum { sum: u64 },
+    /// Write every n-th page, which no other program writes, in turn until told to end, and find what was written.
+    Own {
+        #[arg(long)]
+        writer: usize,
+        #[arg(long)]
+        writers: usize,
+    },
     /// Write what each word must be.
     Fill,
     /// Read every word of every page, so many times, and find what `fill` wrote.
@@ -152,6 +159,7 @@ fn run(cli: &Cli) -> Result<()> {
             let found = lanes::sum(area()?.0);
             ensure!(found == sum, "the lanes add up to {found} and not to {sum}");
         }
+        Job::Own { writer, writers } => pages::own(area()?.0, writer, writers)?,
         Job::Fill => pages::fill(area()?.0),
         Job::Check { times } => {
             for _ in 0..times {

@@ -1,6 +1,6 @@
 //! Pages with contents that are known beforehand, or written as a whole.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Result, anyhow, ensure};
 use mind_client::{Access, Process};
@@ -95,6 +95,42 @@ pub fn turns(area: Area, writer: u64, writers: u64, rounds: u64) -> Result<()> {
         page[0].store(turn + 1, Ordering::Release);
     }
     Ok(())
+}
+
+/// Counts in the first and the last word of every page whose number is `writer` more than a multiple of `writers`, until
+/// told to end. Finds in them what was written last.
+pub fn own(area: Area, writer: usize, writers: usize) -> Result<()> {
+    let is_over = AtomicBool::new(false);
+    let words = |page| [area.word(page, 0), area.word(page, WORDS - 1)];
+    let pages = || (writer..area.pages()).step_by(writers);
+    let mut written: Vec<_> = pages()
+        .map(|page| words(page)[0].load(Ordering::Relaxed))
+        .collect();
+    std::thread::scope(|scope| {
+        let listener = scope.spawn(|| {
+            let told = crate::listen("end");
+            is_over.store(true, Ordering::Relaxed);
+            told
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            for (page, written) in pages().zip(&mut written) {
+                for word in words(page) {
+                    let found = word.load(Ordering::Relaxed);
+                    ensure!(
+                        found == *written,
+                        "page {page}: found {found} after writing {written}"
+                    );
+                }
+                *written += 1;
+                for word in words(page) {
+                    word.store(*written, Ordering::Relaxed);
+                }
+            }
+        }
+        listener
+            .join()
+            .map_err(|_| anyhow!("the listener panicked"))?
+    })
 }
 
 pub fn fresh(process: &Process, pages: usize, times: u64) -> Result<()> {

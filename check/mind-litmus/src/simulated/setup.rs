@@ -75,6 +75,7 @@ pub fn plan(deployment: &Deployment, areas: usize, flaw: Option<Flaw>, random: &
     }
     Plan {
         seed: random.u64(..),
+        epoch: None,
         blades: deployment.blades + deployment.bystanders,
         memories: deployment.memories,
         capacity: if random.bool() {

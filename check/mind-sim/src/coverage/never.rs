@@ -91,7 +91,7 @@ fn of_page(phase: Phase, event: Event) -> Option<&'static str> {
 
 fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str> {
     use phase::Phase::{
-        Awaiting, Clearing, Counting, Deciding, EndingProcesses, Exit, Exits, Fencing,
+        Adapting, Awaiting, Clearing, Counting, Deciding, EndingProcesses, Exit, Exits, Fencing,
         FencingOperations, Finding, Finishing, Flushing, FlushingLost, Forgetting, FreeingNext,
         FreeingRegions, Giving, GivingUp, Installing, Joining, Losing, Mapping, MarkingLost,
         Reclaiming, Recording, Releasing, Replying, Syncing, TakingOver, Unbegun, Unmapped,
@@ -105,7 +105,7 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
         ) => "it waits for nothing there",
         (
             Unbegun | Deciding | Flushing | EndingProcesses | MarkingLost | Zeroing | FlushingLost
-            | Joining | Counting | Exits,
+            | Joining | Counting | Exits | Adapting,
             Incident::Done | Incident::NotDone,
         ) => "it has had nothing done there",
         (_, Incident::NotDone) => {
@@ -115,7 +115,7 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
         (
             Unbegun | Deciding | Installing | Recording | Giving | Clearing | Reclaiming
             | FreeingRegions | Syncing | Finding | Joining | Forgetting | MarkingLost | Losing
-            | FlushingLost | TakingOver | Exits,
+            | FlushingLost | TakingOver | Exits | Adapting,
             Incident::CarriedOut | Incident::NotCarriedOut | Incident::TooLate | Incident::CutOff,
         ) => "it has told no agent anything there",
         (EndingProcesses | Zeroing, Incident::TooLate) => {
@@ -129,7 +129,8 @@ fn of_operation(phase: phase::Phase, incident: Incident) -> Option<&'static str>
         ) => "it waits for no time and no other operation there",
         (
             Deciding | Clearing | Reclaiming | FreeingRegions | Flushing | Syncing | Forgetting
-            | EndingProcesses | MarkingLost | Losing | Zeroing | FlushingLost | TakingOver | Exits,
+            | EndingProcesses | MarkingLost | Losing | Zeroing | FlushingLost | TakingOver | Exits
+            | Adapting,
             Incident::NotAwaited,
         ) => "an agent asks for it, whose answer waits for it to come back, or nothing asks for it",
         _ => return None,

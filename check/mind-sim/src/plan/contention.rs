@@ -8,7 +8,7 @@ use mind_machines::Node;
 
 use super::{
     Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, NetworkFaults, OnLoss, Op,
-    Place, Plan, Program, blade, general, generator,
+    Place, Plan, Program, blade, epoch, general, generator,
 };
 
 /// The domain of the memory, and its only area.
@@ -98,6 +98,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         });
     Plan {
         seed,
+        epoch: epoch(seed),
         blades,
         memories: 1,
         capacity,

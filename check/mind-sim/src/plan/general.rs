@@ -5,7 +5,7 @@ use mind_machines::Node;
 
 use super::{
     Area, Change, DRAWN_WORDS, Disturbance, Load, MILLISECOND, Mapping, Moment, NetworkFaults,
-    OnLoss, Op, Place, Plan, Program, QUICK, blade, generator, incidents,
+    OnLoss, Op, Place, Plan, Program, QUICK, blade, epoch, generator, incidents,
 };
 
 /// The run of a seed.
@@ -33,6 +33,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
     Plan {
         seed,
+        epoch: epoch(seed),
         blades,
         memories,
         capacity: if random.bool() {

@@ -374,6 +374,8 @@ pub struct Plan {
     pub programs: Vec<Program>,
     /// The longest pause of a thread between two operations, in nanoseconds.
     pub pace: u64,
+    /// The controller splits and merges regions after epochs of this length, in nanoseconds, if at all.
+    pub epoch: Option<u64>,
     /// How late daemons and controller are.
     pub load: Load,
     /// The network.
@@ -399,6 +401,12 @@ pub(crate) fn generator(seed: u64, purpose: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(mixed)
 }
 
+/// The length of the epochs of a seed's run, in one of three runs.
+fn epoch(seed: u64) -> Option<u64> {
+    let mut random = generator(seed, 8);
+    (random.u8(0..3) == 0).then(|| (MILLISECOND / 8) << random.u32(0..5))
+}
+
 /// One blade with one area of two pages, without programs and faults.
 #[cfg(test)]
 pub(crate) fn calm(until: u64) -> Plan {
@@ -417,6 +425,7 @@ pub(crate) fn calm(until: u64) -> Plan {
         }],
         programs: Vec::new(),
         pace: 1_000,
+        epoch: None,
         load: Load::default(),
         network_faults: NetworkFaults {
             loss: 0,

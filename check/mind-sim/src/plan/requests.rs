@@ -8,7 +8,7 @@ use mind_machines::{
 
 use super::{
     Area, Change, DRAWN_WORDS, Disturbance, GRACE, Load, MILLISECOND, Mapping, Moment,
-    NetworkFaults, OnLoss, Op, Place, Plan, Program, blade, general, generator, incidents,
+    NetworkFaults, OnLoss, Op, Place, Plan, Program, blade, epoch, general, generator, incidents,
 };
 use crate::{
     coverage::Pair,
@@ -50,6 +50,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
     Plan {
         seed,
+        epoch: epoch(seed),
         blades,
         memories,
         capacity,

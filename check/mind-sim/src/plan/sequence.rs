@@ -153,6 +153,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     };
     Plan {
         seed,
+        epoch: None,
         blades,
         memories: 1,
         capacity: if has_room { 1024 } else { 1 },

@@ -185,6 +185,9 @@ impl fmt::Display for Plan {
             "seed {seed}; {blades} compute blades, {memories} memory blades, {capacity} pages a cache; pace {pace}"
         )?;
         writeln!(f, "{load:?}\n{network_faults:?}")?;
+        if let Some(epoch) = self.epoch {
+            writeln!(f, "regions are split and merged every {}", Micros(epoch))?;
+        }
         for (number, on_loss) in self.domains.iter().enumerate() {
             writeln!(f, "domain {number}: {on_loss:?}")?;
         }

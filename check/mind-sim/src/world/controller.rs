@@ -1,7 +1,7 @@
 //! Drives the controller: what it wants is carried out one act at a time, so that packets come between any two.
 
 use mind_api::message::{BladeKind, Reply};
-use mind_common::addr::Va;
+use mind_common::{addr::Va, directory::State};
 use mind_machines::controller::{
     Act, Event as Told, Input, OperationId, Output, Seen,
     books::{
@@ -13,7 +13,7 @@ use mind_machines::controller::{
 use crate::{
     coverage::{Happening, Kind, Pair},
     trace::What,
-    world::{World, connection::Message},
+    world::{Event, World, connection::Message},
 };
 
 /// How long an act of the controller takes at least, in nanoseconds.
@@ -49,7 +49,7 @@ impl World<'_> {
     fn step_at(&mut self, at: u64) {
         if self.step_at.is_none_or(|already| at < already) {
             self.step_at = Some(at);
-            self.queue.at(at, super::Event::Step);
+            self.queue.at(at, Event::Step);
         }
     }
 
@@ -94,6 +94,20 @@ impl World<'_> {
         self.check_promises();
         if let Some(until) = self.controller.deadline() {
             self.step_at(until.max(now + 1));
+        }
+    }
+
+    /// An epoch is over. There is another one after it while threads run.
+    pub(crate) fn epoch(&mut self, length: u64) {
+        let counts = std::mem::take(&mut self.invalidated);
+        let slots = self.switch.slots().iter();
+        let used = slots.filter(|slot| slot.word.state() != State::Free);
+        self.tell_controller(Input::Epoch {
+            counts: counts.into_iter().collect(),
+            used: u32::try_from(used.count()).unwrap_or(u32::MAX),
+        });
+        if !self.unfinished().is_empty() {
+            self.queue.after(length, Event::Epoch(length));
         }
     }
 

@@ -37,7 +37,7 @@ use crate::trace::Direction;
 use std::collections::BTreeMap;
 
 use mind_common::{
-    addr::Va,
+    addr::{Region, Va},
     directory::Word,
     id::{BladeId, Connection as QueuePair, DomainId},
 };
@@ -53,6 +53,7 @@ use mind_machines::{
     },
     datagram::{Body, Datagram, PageRequest},
     memory::Memory,
+    splitting,
     switch::{Switch, View},
 };
 
@@ -123,6 +124,8 @@ pub(crate) enum Event {
     Left(DomainId, i32, QueuePair),
     /// A thread that was started so often enters its domain.
     Enters(usize, i32, QueuePair),
+    /// An epoch is over.
+    Epoch(u64),
     /// One of the plan's disturbances.
     Disturb(usize),
     /// A disturbance that follows an event.
@@ -139,6 +142,8 @@ pub(crate) struct World<'a> {
     pub(crate) network: Network,
     pub(crate) switch: Switch,
     pub(crate) held: Held,
+    /// Pages that were falsely invalidated in this epoch, by region.
+    pub(crate) invalidated: BTreeMap<Region, u32>,
     /// What the memory blades that are up keep.
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
     /// Until when memory blades do not listen.
@@ -228,6 +233,12 @@ fn config(plan: &Plan, slots: usize) -> Config {
         },
         grace: GRACE,
         memory_grace: GRACE,
+        splitting: plan.epoch.map(|_| splitting::Config {
+            quiet: 2,
+            most_quiet: 8,
+            changes: 4,
+            ..splitting::Config::default()
+        }),
         is_watched: true,
         ..usual
     }
@@ -275,6 +286,7 @@ impl<'a> World<'a> {
             network: Network::new(plan.seed, plan.network_faults),
             switch,
             held: Held::default(),
+            invalidated: BTreeMap::new(),
             memories: BTreeMap::new(),
             deaf_until: BTreeMap::new(),
             unable_until: BTreeMap::new(),
@@ -339,6 +351,9 @@ impl<'a> World<'a> {
         for (delay, thread, connection) in std::mem::take(&mut self.beginning) {
             let enters = Event::Enters(thread, 0, connection);
             self.queue.after(delay, enters);
+        }
+        if let Some(epoch) = self.plan.epoch {
+            self.queue.after(epoch, Event::Epoch(epoch));
         }
         for (number, (at, _)) in self.plan.disturbances.iter().enumerate() {
             self.queue.at(*at, Event::Disturb(number));
@@ -420,6 +435,7 @@ impl<'a> World<'a> {
             }
             Event::Left(domain, pid, connection) => self.left(domain, pid, connection),
             Event::Enters(thread, start, connection) => self.enter(thread, start, connection),
+            Event::Epoch(length) => self.epoch(length),
             Event::Follow(disturbance) => self.disturb(disturbance),
             Event::Disturb(number) => self.disturb(self.plan.disturbances[number].1),
         }
@@ -474,6 +490,9 @@ impl<'a> World<'a> {
             Some(view) => self.switch.handle_late(view, from, packet),
         };
         self.break_switch(from);
+        if let Some((region, pages)) = handled.invalidated {
+            *self.invalidated.entry(region).or_default() += u32::from(pages);
+        }
         let happening = Happening::of_packet(&packet, handled.verdict);
         if let Some((word, happening)) = word.zip(happening) {
             let pair = Pair::Word(Kind::of(word), happening);

@@ -89,6 +89,13 @@ impl Events {
             .inc();
     }
 
+    /// How many changes of that kind were made.
+    pub(super) fn changes(&self, change: Change) -> u64 {
+        let [changed, ..] = OUTCOMES;
+        let labels = [change.name(), changed];
+        self.region_changes.with_label_values(&labels).get()
+    }
+
     /// A blade is gone.
     pub(super) fn lost(&self, kind: BladeKind) {
         self.blades_lost.with_label_values(&[kind_name(kind)]).inc();
@@ -122,6 +129,22 @@ pub(super) fn families(status: &Status, events: &Events) -> Families {
         (&catalogue::UNSENT_COPIES, copied.unsent as f64),
     ] {
         families.of(metric).add(&[], value);
+    }
+    if let Some(splitting) = &status.splitting {
+        for (metric, value) in [
+            (&catalogue::SPLIT_REGIONS, splitting.split.into()),
+            (&catalogue::SPLIT_THRESHOLD, splitting.threshold as f64),
+            (
+                &catalogue::SPLIT_FACTOR,
+                splitting.c_thousandths as f64 / 1000.0,
+            ),
+            (
+                &catalogue::FALSE_INVALIDATIONS,
+                splitting.false_invalidations as f64,
+            ),
+        ] {
+            families.of(metric).add(&[], value);
+        }
     }
     families
 }

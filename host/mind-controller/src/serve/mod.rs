@@ -30,6 +30,7 @@ use std::{
     os::unix::process::CommandExt as _,
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -70,7 +71,7 @@ const CONNECTIONS: usize = 512;
 /// Connections of operators of this host that there may be at a time.
 const OPERATORS: usize = 64;
 /// How long to wait when a connection cannot be accepted.
-const RETRY: std::time::Duration = std::time::Duration::from_millis(100);
+const RETRY: Duration = Duration::from_millis(100);
 /// Bytes of a frame's payload: the largest message behind its IP and UDP headers.
 const LEAST_MTU: i64 = (wire::OUTER_LEN - ETHERNET_LEN + wire::MAX_LEN) as i64;
 /// Bytes of an Ethernet header.
@@ -134,6 +135,10 @@ pub(crate) struct Args {
     /// that of the controller before replaces the data plane while programs run.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     slots: Option<u32>,
+    /// Regions are split where pages are falsely invalidated, and merged again, once in so many milliseconds; 0: only as
+    /// operators say.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    epoch: u16,
     /// Directory slots at least, if --slots is not given.
     #[arg(long, hide = true, default_value_t = slots::LEAST)]
     least_slots: u32,
@@ -276,6 +281,7 @@ async fn begin(args: &Args, own: Option<Ipv4Addr>) -> Result<(Plane, Serving)> {
         tracer: Arc::clone(&tracer),
         events: Arc::clone(&events),
         slots,
+        epoch: (args.epoch > 0).then(|| Duration::from_millis(args.epoch.into())),
         outgrown,
     })?;
     let serving = Serving {

@@ -39,9 +39,10 @@ const SLOTS: &str = "SLOTS";
 const FREE: &str = "FREE";
 const BLOCK_GENERATIONS: &str = "BLOCK_GENERATIONS";
 const DOMAIN_GENERATIONS: &str = "DOMAIN_GENERATIONS";
+const INVALIDATED: &str = "INVALIDATED";
 
 /// The names of its maps.
-pub(crate) const MAPS: [&str; 8] = [
+pub(crate) const MAPS: [&str; 9] = [
     BLOCKS,
     HEADS,
     TABLES,
@@ -50,6 +51,7 @@ pub(crate) const MAPS: [&str; 8] = [
     FREE,
     BLOCK_GENERATIONS,
     DOMAIN_GENERATIONS,
+    INVALIDATED,
 ];
 
 /// Units of a block that have a slot, at which its table is worth its memory: so many tables there are for all slots.
@@ -58,7 +60,7 @@ const SLOTS_PER_TABLE: u32 = 16;
 const LEAST_TABLES: u32 = 64;
 
 /// The sizes of its maps with that many slots, the first of which is never used.
-pub(crate) fn sizes(slots: u32) -> [(&'static str, u32); 5] {
+pub(crate) fn sizes(slots: u32) -> [(&'static str, u32); 6] {
     let tables = (slots / SLOTS_PER_TABLE).max(LEAST_TABLES.min(slots));
     [
         // A power of two where the usable slots are: the kernel rounds up its buckets to one.
@@ -67,6 +69,7 @@ pub(crate) fn sizes(slots: u32) -> [(&'static str, u32); 5] {
         (TABLES, tables + 1),
         (GROUPS, slots),
         (SLOTS, slots),
+        (INVALIDATED, slots.div_ceil(u64::BITS)),
     ]
 }
 
@@ -86,6 +89,7 @@ pub struct Directory {
     free: Mapped<FreeList>,
     block_generations: Mapped<Generation>,
     domain_generations: Mapped<u64>,
+    invalidated: Mapped<u64>,
 }
 
 impl Directory {
@@ -104,6 +108,7 @@ impl Directory {
             free: maps.mapped(FREE)?,
             block_generations: maps.mapped(BLOCK_GENERATIONS)?,
             domain_generations: maps.mapped(DOMAIN_GENERATIONS)?,
+            invalidated: maps.mapped(INVALIDATED)?,
         })
     }
 
@@ -172,6 +177,27 @@ impl Directory {
             .at(generation_of_domain(domain) as usize);
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(at.expect("there are that many").as_ptr()) }
+    }
+
+    /// The slots in whose regions pages were falsely invalidated since this was last asked. What is noted meanwhile is told
+    /// this time or the next.
+    pub fn take_invalidated(&self) -> impl Iterator<Item = u32> {
+        let words = (0..self.invalidated.len()).filter_map(|index| {
+            let at = self.invalidated.at(index)?;
+            // SAFETY: a value of the mapping, which lives as long as `self`; aligned, and reached through atomics only.
+            let word = unsafe { AtomicU64::from_ptr(at.as_ptr()) };
+            let bits = match word.load(Ordering::Relaxed) {
+                0 => 0,
+                // What was counted before a bit was set is seen after this.
+                _ => word.swap(0, Ordering::AcqRel),
+            };
+            (bits != 0).then_some((index as u32 * u64::BITS, bits))
+        });
+        words.flat_map(|(first, bits)| {
+            (0..u64::BITS)
+                .filter(move |bit| bits >> bit & 1 == 1)
+                .map(move |bit| first + bit)
+        })
     }
 
     /// How many slots there are. Slot 0 means "no slot" and is never used.

@@ -27,7 +27,7 @@ use self::{
     sample::Sample,
     view::View,
 };
-use super::{Common, Controller, Format};
+use super::{Common, Controller, Format, INTERVALS, seconds};
 
 /// What `mind-ctl top` takes.
 #[derive(clap::Args)]
@@ -46,19 +46,6 @@ pub(crate) struct Args {
     /// Its lines.
     #[arg(long, value_name = "LINES", default_value_t = 30, requires = "once", value_parser = clap::value_parser!(u16).range(10..=1000))]
     height: u16,
-}
-
-/// Shortest and longest interval, in seconds.
-const INTERVALS: (f64, f64) = (0.1, 60.0);
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let (least, most) = INTERVALS;
-    match text.parse() {
-        Ok(seconds) if (least..=most).contains(&seconds) => Ok(seconds),
-        _ => Err(format!(
-            "expected a number of seconds from {least} to {most}"
-        )),
-    }
 }
 
 pub(crate) async fn run(args: &Args) -> Result<()> {

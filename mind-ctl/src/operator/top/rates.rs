@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mind_api::{
     message::BladeKind,
-    operator::{PortStatus, RegionStatus},
+    operator::{PortStatus, RegionStatus, SplittingStatus},
     program::{BUCKETS_NS, BladeReport, TransitionReport},
 };
 use mind_common::verdict::{Kind, Verdict};
@@ -21,6 +21,8 @@ pub(super) struct Rates {
     pub(super) ready: Part,
     /// Directory slots.
     pub(super) slots: Part,
+    /// How regions are split and merged, if the controller does that.
+    pub(super) sizes: Option<Sizes>,
     /// Pages of memory that vmas have.
     pub(super) memory: Part,
     pub(super) domains: usize,
@@ -30,6 +32,32 @@ pub(super) struct Rates {
     pub(super) ports: Vec<Port>,
     /// Busiest first.
     pub(super) regions: Vec<Region>,
+}
+
+/// How regions are split and merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Sizes {
+    /// Regions that are split now.
+    pub(super) split: u32,
+    pub(super) splits: f64,
+    pub(super) merges: f64,
+    /// Pages that were falsely invalidated.
+    pub(super) false_invalidations: f64,
+    /// The paper's t: more false invalidations than that in an epoch, and a region is split.
+    pub(super) threshold: u64,
+}
+
+impl Sizes {
+    fn between(clock: Clock, before: Option<SplittingStatus>, after: SplittingStatus) -> Self {
+        let before = before.unwrap_or(after);
+        Self {
+            split: after.split,
+            splits: clock.rate(before.splits, after.splits),
+            merges: clock.rate(before.merges, after.merges),
+            false_invalidations: clock.rate(before.false_invalidations, after.false_invalidations),
+            threshold: after.threshold,
+        }
+    }
 }
 
 /// So many of so many.
@@ -207,6 +235,9 @@ impl Rates {
                 used: status.slots_used.into(),
                 of: status.slots.into(),
             },
+            sizes: status
+                .splitting
+                .map(|after| Sizes::between(clock, before.status.splitting, after)),
             memory: memory.fold(Part::default(), |sum, blade| Part {
                 used: sum.used + blade.allocated,
                 of: sum.of + blade.pages,

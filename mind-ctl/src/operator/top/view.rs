@@ -8,7 +8,7 @@ use ratatui::{
     widgets::{Cell, Row, Table},
 };
 
-use super::rates::{Blade, Port, Rates, Region};
+use super::rates::{Blade, Port, Rates, Region, Sizes};
 
 /// From this width on there is room for more columns.
 const WIDE: u16 = 120;
@@ -34,8 +34,9 @@ impl<'a> View<'a> {
         let area = frame.area();
         let rates = self.rates;
         let footer = u16::from(self.keys.is_some());
-        // A line for what there is, and for each table an empty one and its header.
-        let room = area.height.saturating_sub(1 + 3 * 2 + footer);
+        let sizes = u16::from(rates.sizes.is_some());
+        // A line for what there is, one for sizes of regions, and for each table an empty one and its header.
+        let room = area.height.saturating_sub(1 + sizes + 3 * 2 + footer);
         let needs = [
             rates.blades.len(),
             rates.ports.len(),
@@ -43,8 +44,9 @@ impl<'a> View<'a> {
         ];
         let [blades, ports, regions] = share(room, needs);
         let lines = |count: u16| Constraint::Length(count);
-        let [summary, _, top, _, middle, _, bottom, _, keys] = Layout::vertical([
+        let [summary, splitting, _, top, _, middle, _, bottom, _, keys] = Layout::vertical([
             lines(1),
+            lines(sizes),
             lines(1),
             lines(1 + blades),
             lines(1),
@@ -56,6 +58,9 @@ impl<'a> View<'a> {
         ])
         .areas(area);
         frame.render_widget(self.summary(), summary);
+        if let Some(sizes) = &rates.sizes {
+            frame.render_widget(sizes_line(sizes), splitting);
+        }
         self.draw_blades(frame, top);
         self.draw_ports(frame, middle);
         self.draw_regions(frame, bottom);
@@ -302,6 +307,17 @@ fn footer_line(seconds: f64, is_paused: bool) -> Line<'static> {
     Line::from(spans)
 }
 
+fn sizes_line(sizes: &Sizes) -> Line<'static> {
+    Line::raw(format!(
+        "regions: {} split, t {}; {} splits/s, {} merges/s, {} false invalidations/s",
+        sizes.split,
+        sizes.threshold,
+        rate(sizes.splits),
+        rate(sizes.merges),
+        rate(sizes.false_invalidations),
+    ))
+}
+
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -391,6 +407,13 @@ mod tests {
                 used: 130,
                 of: 262_144,
             },
+            sizes: Some(Sizes {
+                split: 12,
+                splits: 3.0,
+                merges: 0.0,
+                false_invalidations: 120.0,
+                threshold: 5,
+            }),
             memory: Part {
                 used: 2_048,
                 of: 32_768,
@@ -416,6 +439,7 @@ mod tests {
         let text = screen(&rates(2), 80, 24).unwrap();
         let expected = "\
 2 of 2 blades  memory 8M of 128M  slots 130 of 262144  3 processes, 1 domain
+regions: 12 split, t 5; 3.0 splits/s, · merges/s, 120 false invalidations/s
 
 BLADE      FULL HITS FLT/s  I->S  I->M  S->S  S->M  M->S  M->M     M   P50   P99
 c0          95%  12%   12k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  1.8k  23us 1.2ms
@@ -440,8 +464,8 @@ REGION          SIZE  STATE                GRANT/s INVAL/s FALSE/s  BLADES
 
     #[test]
     fn what_has_no_room_is_counted() {
-        let text = screen(&rates(32), 80, 24).unwrap();
-        assert_eq!(text.lines().count(), 24);
+        let text = screen(&rates(32), 80, 25).unwrap();
+        assert_eq!(text.lines().count(), 25);
         assert!(
             text.contains("BLADE 8/32") && text.contains("PORT 8/32"),
             "{text}"

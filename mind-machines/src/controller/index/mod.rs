@@ -35,6 +35,8 @@ pub(super) enum Errand {
     Zero(u8),
     /// It takes slots back.
     Reclaim,
+    /// It adapts sizes of regions to what an epoch was like.
+    Adapt,
 }
 
 impl Errand {
@@ -46,6 +48,7 @@ impl Errand {
             }
             Task::Zero(blade, _) => Some(Self::Zero(*blade)),
             Task::Reclaim(_) => Some(Self::Reclaim),
+            Task::Adapt(_) => Some(Self::Adapt),
             _ => None,
         })
     }

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use mind_common::addr::PAGE_SIZE;
 use serde::Serialize;
 
-use super::{
+use crate::system::{
     blades::{Blades, CACHE},
     task::{Access, Answer, Task},
 };

@@ -6,22 +6,28 @@ use anyhow::{Context as _, Result};
 use mind_cli::Interrupt;
 
 use super::{
-    blades::Blades,
     eviction::{self, Evicting},
     fan_out::FanOut,
     network,
-    placement::{Awake, Placement, Sharing},
     report::{Measured, MeasuredTransition},
-    task::Task,
     transitions::{BATCH, Transitions},
     userfault::{self, Handler},
-    workers::Worker,
 };
 use crate::{
     output::progress,
     samples::{Quantiles, Samples},
+    system::{
+        blades::{Blades, Setup},
+        placement::{Awake, Placement, Sharing},
+        task::Task,
+        worker::Worker,
+    },
 };
 
+/// Compute blades.
+const COMPUTE: u8 = 3;
+/// Bytes that the memory blade offers.
+const MEMORY: u64 = 64 << 20;
 /// Local faults for each access of a transition: they cost less and vary more.
 const LOCAL_PER_ACCESS: usize = 4;
 /// Exchanges on the bare network for each access of a transition, before and after.
@@ -85,7 +91,14 @@ struct System {
 
 fn system(run: &Run, placement: &Placement, interrupt: &Interrupt) -> Result<System> {
     progress("bringing the testbed up");
-    let mut blades = Blades::up(placement, run.fan_out == FanOut::Controller, interrupt)?;
+    let setup = Setup {
+        placement,
+        compute: COMPUTE,
+        memory: MEMORY,
+        controller_copies: run.fan_out == FanOut::Controller,
+        epoch: None,
+    };
+    let mut blades = Blades::up(&setup, interrupt)?;
     let mut local = Local {
         by_thread: userfault::start(Handler::Thread, placement, interrupt)?,
         by_process: userfault::start(Handler::Process, placement, interrupt)?,

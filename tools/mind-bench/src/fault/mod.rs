@@ -3,36 +3,30 @@
 //! processors.
 //!
 //! * [`measure`]: the order of a run,
-//! * [`placement`]: which thread runs where, [`fan_out`]: what copies invalidations,
+//! * [`fan_out`]: what copies invalidations,
 //! * [`userfault`] and [`network`]: the two limits,
-//! * [`blades`]: the system that is measured; [`transitions`] and [`eviction`]: what is measured,
-//! * [`worker`]: the processes that measure ([`program`], and those of the limits); [`task`]: what
-//!   they are told; [`workers`]: how the bench sees them,
+//! * [`transitions`] and [`eviction`]: what is measured of the system ([`crate::system`]),
 //! * [`report`]: the results.
 
-mod blades;
 mod eviction;
 mod fan_out;
 mod measure;
 mod network;
-mod placement;
-mod program;
 mod report;
-pub(crate) mod task;
 mod transitions;
 mod userfault;
-pub(crate) mod worker;
-mod workers;
+
+pub(crate) use network::Requester;
+pub(crate) use userfault::{Handler, Local};
 
 use anyhow::{Context as _, Result, ensure};
 use mind_cli::Interrupt;
 
 use fan_out::FanOut;
 use measure::{Run, measure};
-use placement::Sharing;
 use report::Report;
 
-use crate::output;
+use crate::{output, system::placement::Sharing};
 
 /// What `cargo xtask bench fault` takes.
 #[derive(clap::Args)]

@@ -28,11 +28,10 @@ use rustix::{
     net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType},
 };
 
-use super::{
+use crate::system::{
     placement::Placement,
-    task::{Answer, Task},
-    worker::{Serve, misplaced},
-    workers::Worker,
+    task::{Answer, Serve, Task, misplaced},
+    worker::Worker,
 };
 
 /// The blade that sends requests, and the one that answers.
@@ -100,14 +99,14 @@ fn bare(testbed: &Testbed) -> Result<Bare> {
 }
 
 /// A socket like that of a compute blade's agent.
-pub(super) struct Requester {
+pub(crate) struct Requester {
     socket: OwnedFd,
     seq: Seq,
 }
 
 impl Requester {
     /// Binds to the RoCEv2 port of `own`.
-    pub(super) fn bind(own: Ipv4Addr, server: Ipv4Addr) -> Result<Self> {
+    pub(crate) fn bind(own: Ipv4Addr, server: Ipv4Addr) -> Result<Self> {
         let socket = rustix::net::socket_with(
             AddressFamily::INET,
             SocketType::DGRAM,

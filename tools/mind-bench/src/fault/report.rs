@@ -10,10 +10,9 @@ use serde::Serialize;
 use super::{
     eviction::Evicting,
     fan_out::FanOut,
-    placement::Sharing,
     transitions::{Kind, MEASURED},
 };
-use crate::samples::Quantiles;
+use crate::{samples::Quantiles, system::placement::Sharing};
 
 /// The most that I->S may take, in sums of the limits.
 const I_S_BOUND: f64 = 1.5;

@@ -14,11 +14,13 @@ use mind_common::{
     directory::Transition,
 };
 
-use super::{
-    blades::{Blades, CACHE},
-    task::{Access, Task},
+use crate::{
+    samples::Samples,
+    system::{
+        blades::{Blades, CACHE},
+        task::{Access, Task},
+    },
 };
-use crate::samples::Samples;
 
 /// Pages of each kind in a round, at most: all kinds fit in a cache, with room for its reserve.
 pub(super) const BATCH: usize = 250;

@@ -15,12 +15,11 @@ use rustix::{
     process::{Pid, Signal, WaitOptions, set_parent_process_death_signal},
 };
 
-use super::{
+use crate::system::{
     placement::{self, Placement},
     program,
-    task::{Access, Answer, Task},
-    worker::{Serve, misplaced},
-    workers::Worker,
+    task::{Access, Answer, Serve, Task, misplaced},
+    worker::Worker,
 };
 
 /// From one page to the next: as far as in the transitions.
@@ -28,7 +27,7 @@ const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
 
 /// What resolves the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Handler {
+pub(crate) enum Handler {
     /// A thread of the process that faults: the limit.
     Thread,
     /// Another process, as in the system: shows how much of the system's time that costs.
@@ -54,7 +53,7 @@ pub(super) fn start(
 }
 
 /// A window of this process's own.
-pub(super) struct Local {
+pub(crate) struct Local {
     window: Window,
     backing: Backing,
     handler: Handler,
@@ -63,7 +62,7 @@ pub(super) struct Local {
 
 impl Local {
     /// Maps the window; faults will be resolved by `handler` on the processor `engine`.
-    pub(super) fn new(handler: Handler, engine: usize) -> Result<Self> {
+    pub(crate) fn new(handler: Handler, engine: usize) -> Result<Self> {
         let backing = Backing::new("mind-fault-bench")?;
         let same = backing
             .as_fd()

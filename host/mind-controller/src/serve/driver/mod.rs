@@ -10,9 +10,11 @@
 //!   ([`part`]), and one that is sorted is made between other work ([`scan`]),
 //! * [`check`]: whether books, tables and blades agree,
 //! * [`told`]: events, for the log and for metrics,
+//! * [`epochs`]: what was falsely invalidated in one,
 //! * [`growth`]: whether there are to be more slots, or fewer.
 
 mod check;
+mod epochs;
 mod growth;
 mod listing;
 mod packets;
@@ -42,9 +44,12 @@ use mind_api::{
 };
 use mind_connection::{ClientError, endpoint::Peer, lists};
 use mind_dataplane::Switch;
-use mind_machines::controller::{
-    Act, Config, Controller, Input, OperationId, Output, Seen, Session,
-    books::blades::{Incarnation, Port},
+use mind_machines::{
+    controller::{
+        Act, Config, Controller, Input, OperationId, Output, Seen, Session,
+        books::blades::{Incarnation, Port},
+    },
+    splitting,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -52,6 +57,7 @@ use super::{
     copier::Copied, fdb::Bridge, fuse::Fuse, metrics::Events, plane::Slots, session::Trace,
     store::Store, tracer::Tracer,
 };
+use epochs::Epochs;
 use growth::Growth;
 use packets::Packets;
 use scan::Scans;
@@ -226,6 +232,8 @@ pub(super) struct Setup {
     pub(super) events: Arc<Events>,
     /// What is to become of the number of slots.
     pub(super) slots: Slots,
+    /// How long an epoch is, after which regions are split and merged, if they are.
+    pub(super) epoch: Option<Duration>,
     /// Told when another data plane is to take the place of this one.
     pub(super) outgrown: oneshot::Sender<()>,
 }
@@ -261,6 +269,7 @@ pub(super) struct Driver {
     began: Instant,
     fuse: Fuse,
     growth: Growth,
+    epochs: Option<Epochs>,
 }
 
 impl Driver {
@@ -274,7 +283,11 @@ impl Driver {
         let directory = setup.switch.open_directory()?;
         let shortages = setup.switch.open_shortages()?;
         let tables = Tables::new(setup.switch, ports.collect());
-        let config = Config::new(setup.address, tables.slots());
+        let config = Config {
+            splitting: setup.epoch.map(|_| splitting::Config::default()),
+            ..Config::new(setup.address, tables.slots())
+        };
+        let epochs = setup.epoch.map(|length| Epochs::begin(length, &tables));
         let controller = match setup.is_taken_over {
             true => Controller::take_over(config, setup.store.records()?, 0),
             false => Controller::new(config),
@@ -308,6 +321,7 @@ impl Driver {
             began: Instant::now(),
             fuse: setup.fuse,
             growth: Growth::new(setup.slots, setup.outgrown),
+            epochs,
         };
         Ok((driver, handle))
     }
@@ -320,6 +334,7 @@ impl Driver {
     /// Drives the machine for as long as there is a [`Handle`].
     pub(super) async fn run(mut self) {
         loop {
+            self.end_epoch();
             let is_idle = self.work();
             let retired = self.tables.take_retired();
             self.packets.wait(retired, None);
@@ -340,6 +355,8 @@ impl Driver {
             }
             let deadline = self.controller.deadline();
             let deadline = deadline.map(|nanos| self.began + Duration::from_nanos(nanos));
+            let epoch = self.epochs.as_ref().map(Epochs::end);
+            let deadline = deadline.into_iter().chain(epoch).min();
             let is_due = async {
                 match deadline {
                     Some(at) => tokio::time::sleep_until(at.into()).await,

@@ -27,17 +27,15 @@ impl Driver {
     /// The system at a glance.
     pub(super) fn summary(&self) -> Summary {
         let slots = self.tables.slots().saturating_sub(1);
-        let directory = self.tables.switch().directory();
-        let free = self.packets.waiting().free_slots(directory) + self.growth.withdrawn();
-        let used = slots.saturating_sub(u32::try_from(free).unwrap_or(u32::MAX));
         let awaited = self.controller.awaited();
         Summary {
             slots_used: match self.controller.is_serving() {
-                true => used,
+                true => self.slots_used(),
                 // Packets open none while slots are read.
                 false => 0,
             },
             slots,
+            splitting: self.splitting(),
             copied: self.copied.status(),
             awaited: awaited
                 .map(|blade| self.name_of(blade.kind, blade.number))

@@ -83,6 +83,18 @@ impl Tables {
         u32::try_from(self.switch.directory().slots()).unwrap_or(u32::MAX)
     }
 
+    /// How many pages of the region of a slot were falsely invalidated since it has the slot; wraps.
+    pub(super) fn falsely_invalidated(&self, slot: u32) -> u32 {
+        let slot = self.switch.directory().slot(slot);
+        // It has 32 bits.
+        slot.map_or(0, |slot| slot.dropped() as u32)
+    }
+
+    /// The region of a slot.
+    pub(super) fn region_of(&self, slot: u32) -> Option<Region> {
+        self.switch.directory().slot(slot).ok()?.region()
+    }
+
     fn slot(&self, number: u32) -> Option<SlotHandle<'_>> {
         match self.switch.directory().slot(number) {
             Ok(slot) => Some(slot),

@@ -1,10 +1,12 @@
-//! `mind-ctl regions`: what the directory says of each region.
+//! `mind-ctl regions`: what the directory says of each region; with `--watch`, how they are split and merged ([`watch`]).
+
+mod watch;
 
 use anyhow::Result;
 use clap::ValueEnum;
 use mind_api::operator::{RegionOrder, RegionStatus};
 
-use super::{Common, Controller, bytes, lines, parse_address, table};
+use super::{Common, Controller, bytes, lines, parse_address, seconds, table};
 
 /// What `mind-ctl regions` takes.
 #[derive(clap::Args)]
@@ -20,6 +22,18 @@ pub(crate) struct Args {
     /// At most so many; by default 100 of the busiest, and all by address.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Print, again and again, how many regions of each size there are and how they are split and merged; with `-o json`,
+    /// an object a line. By default every second. Each time all regions are listed.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = seconds,
+        conflicts_with_all = ["sort", "limit"]
+    )]
+    watch: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,6 +52,9 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         None => (0, u64::MAX),
         Some(address) => vma_at(&controller, address).await?,
     };
+    if let Some(seconds) = args.watch {
+        return watch::run(&controller, args.common.output, (from, to), seconds).await;
+    }
     let order = match args.sort {
         Sort::Address => RegionOrder::Address,
         Sort::Invalidations => RegionOrder::Invalidations,

@@ -19,7 +19,7 @@ const LATENCY: &str = "/dev/cpu_dma_latency";
 /// Whether the thread that faults and the one that handles the fault share a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Sharing {
+pub(crate) enum Sharing {
     /// They do. Blades have processors of their own, as far as there are enough.
     Same,
     /// They do not.
@@ -28,14 +28,14 @@ pub(super) enum Sharing {
 
 /// Which processors there are, and how they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Placement {
+pub(crate) struct Placement {
     cpus: Vec<usize>,
     sharing: Sharing,
 }
 
 impl Placement {
     /// A placement on the processors that this process may use.
-    pub(super) fn new(sharing: Option<Sharing>) -> Result<Self> {
+    pub(crate) fn new(sharing: Option<Sharing>) -> Result<Self> {
         let allowed = sched_getaffinity(None).context("cannot tell which processors there are")?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
         Self::on(cpus.collect(), sharing)
@@ -59,17 +59,17 @@ impl Placement {
     }
 
     /// Whether they share one.
-    pub(super) fn sharing(&self) -> Sharing {
+    pub(crate) fn sharing(&self) -> Sharing {
         self.sharing
     }
 
     /// Where the program on compute blade `blade` faults.
-    pub(super) fn program(&self, blade: usize) -> usize {
+    pub(crate) fn program(&self, blade: usize) -> usize {
         self.nth(blade)
     }
 
     /// Where the agent of compute blade `blade` handles faults, sends and receives.
-    pub(super) fn engine(&self, blade: usize) -> usize {
+    pub(crate) fn engine(&self, blade: usize) -> usize {
         match self.sharing {
             Sharing::Same => self.nth(blade),
             Sharing::Across => self.nth(blade + 1),
@@ -82,18 +82,18 @@ impl Placement {
 }
 
 /// Keeps the calling thread on one processor.
-pub(super) fn pin(cpu: usize) -> Result<()> {
+pub(crate) fn pin(cpu: usize) -> Result<()> {
     set(None, [cpu])
 }
 
 /// Lets the calling thread run on every processor.
-pub(super) fn unpin() -> Result<()> {
+pub(crate) fn unpin() -> Result<()> {
     // The kernel leaves out those that there are not.
     set(None, 0..CpuSet::MAX_CPU)
 }
 
 /// Keeps the thread that handles faults in the compute agent `agent` on one processor.
-pub(super) fn pin_engine(agent: i32, cpu: usize) -> Result<()> {
+pub(crate) fn pin_engine(agent: i32, cpu: usize) -> Result<()> {
     let folder = format!("/proc/{agent}/task");
     let threads = fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?;
     let engine = threads
@@ -118,13 +118,13 @@ fn set(thread: Option<Pid>, cpus: impl IntoIterator<Item = usize>) -> Result<()>
 
 /// Keeps all processors out of idle states until dropped.
 #[derive(Debug)]
-pub(super) struct Awake {
+pub(crate) struct Awake {
     _file: File,
 }
 
 impl Awake {
     /// Asks for it.
-    pub(super) fn hold() -> Result<Self> {
+    pub(crate) fn hold() -> Result<Self> {
         File::options()
             .write(true)
             .open(LATENCY)

@@ -10,20 +10,30 @@ use netns_setup::{Kind, Options, Testbed, paths, testbed::Guard};
 use super::{
     placement::{self, Placement},
     task::{Answer, Task},
-    workers::Worker,
+    worker::Worker,
 };
 use crate::daemons;
 
-/// Compute blades.
-pub(super) const COMPUTE: u8 = 3;
 /// Bytes of a compute blade's page cache: enough for a batch of transitions, and few compared with
 /// what the eviction's threads access.
-pub(super) const CACHE: u64 = 4 << 20;
-/// Bytes that the memory blade offers.
-const MEMORY: u64 = 64 << 20;
+pub(crate) const CACHE: u64 = 4 << 20;
+
+/// What a bench wants of its testbed.
+pub(crate) struct Setup<'a> {
+    /// Where threads run.
+    pub(crate) placement: &'a Placement,
+    /// Compute blades.
+    pub(crate) compute: u8,
+    /// Bytes that the memory blade offers.
+    pub(crate) memory: u64,
+    /// Whether the controller copies invalidations for several blades, instead of the switch.
+    pub(crate) controller_copies: bool,
+    /// Milliseconds after each of which regions are split and merged; 0 for never, none for the usual.
+    pub(crate) epoch: Option<u32>,
+}
 
 /// A running system.
-pub(super) struct Blades {
+pub(crate) struct Blades {
     // Before the testbed, whose sockets they use.
     workers: Vec<Worker>,
     names: Vec<String>,
@@ -32,19 +42,16 @@ pub(super) struct Blades {
 
 impl Blades {
     /// Brings it up.
-    pub(super) fn up(
-        placement: &Placement,
-        controller_copies: bool,
-        interrupt: &Interrupt,
-    ) -> Result<Self> {
+    pub(crate) fn up(setup: &Setup<'_>, interrupt: &Interrupt) -> Result<Self> {
         interrupt.check()?;
         let options = Options {
-            compute: COMPUTE,
+            compute: setup.compute,
             memory: 1,
-            memory_size: MEMORY,
+            memory_size: setup.memory,
             cache: CACHE,
             services: Some(daemons::folder()?),
-            controller_copies,
+            controller_copies: setup.controller_copies,
+            epoch: setup.epoch,
             bound: true,
             ..Options::default()
         };
@@ -55,7 +62,7 @@ impl Blades {
             names: names.map(|blade| blade.name.clone()).collect(),
             testbed,
         };
-        match blades.staff(placement, interrupt) {
+        match blades.staff(setup.placement, interrupt) {
             Ok(()) => Ok(blades),
             Err(error) => Err(blades.explained(error)),
         }
@@ -82,17 +89,17 @@ impl Blades {
     }
 
     /// The worker on compute blade `number`.
-    pub(super) fn worker(&mut self, number: usize) -> &mut Worker {
+    pub(crate) fn worker(&mut self, number: usize) -> &mut Worker {
         &mut self.workers[number]
     }
 
     /// The name of compute blade `number`.
-    pub(super) fn name(&self, number: usize) -> &str {
+    pub(crate) fn name(&self, number: usize) -> &str {
         &self.names[number]
     }
 
     /// Allocates memory for all workers, by the first; returns its address.
-    pub(super) fn map(&mut self, length: u64) -> Result<u64> {
+    pub(crate) fn map(&mut self, length: u64) -> Result<u64> {
         let worker = self.worker(0);
         match worker.ask(&Task::Map { length })? {
             Answer::Mapped { first } => Ok(first),
@@ -101,7 +108,7 @@ impl Blades {
     }
 
     /// Frees what [`map`](Self::map) allocated.
-    pub(super) fn unmap(&mut self) -> Result<()> {
+    pub(crate) fn unmap(&mut self) -> Result<()> {
         let worker = self.worker(0);
         match worker.ask(&Task::Unmap)? {
             Answer::Unmapped => Ok(()),
@@ -110,7 +117,7 @@ impl Blades {
     }
 
     /// The counters of compute blade `number`'s agent.
-    pub(super) fn report(&self, number: usize) -> Result<BladeReport> {
+    pub(crate) fn report(&self, number: usize) -> Result<BladeReport> {
         let name = self.name(number);
         let packets = Packets::connect(&paths::blade_socket(name))
             .with_context(|| format!("cannot reach the agent of {name}"))?;
@@ -122,7 +129,7 @@ impl Blades {
     }
 
     /// The error, with warnings and errors of the daemons' logs, which go with the testbed.
-    pub(super) fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+    pub(crate) fn explained(&self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<Interrupted>() {
             return error;
         }

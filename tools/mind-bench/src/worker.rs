@@ -9,12 +9,13 @@ use std::{
 use anyhow::{Context as _, Result};
 use mind_workers::lines;
 
-use super::{
-    network::Requester,
-    placement,
-    program::Program,
-    task::{Answer, Task},
-    userfault::{Handler, Local},
+use crate::{
+    fault::{Handler, Local, Requester},
+    system::{
+        placement,
+        program::Program,
+        task::{Answer, Serve},
+    },
 };
 
 /// A worker's command line.
@@ -51,12 +52,6 @@ enum Role {
     },
 }
 
-/// The part of a worker that carries tasks out.
-pub(super) trait Serve {
-    /// Carries a task out.
-    fn serve(&mut self, task: &Task) -> Result<Answer>;
-}
-
 /// Runs a worker to its end.
 pub(crate) fn main(args: &Args) -> Result<()> {
     placement::pin(args.cpu)?;
@@ -76,9 +71,4 @@ pub(crate) fn main(args: &Args) -> Result<()> {
 
 fn tell(answer: &Answer) -> Result<()> {
     lines::send(io::stdout().lock(), answer).context("cannot answer the bench")
-}
-
-/// The error about a task for another role.
-pub(super) fn misplaced(task: &Task) -> anyhow::Error {
-    anyhow::anyhow!("this worker cannot do {task:?}")
 }

@@ -26,7 +26,7 @@ enum Event {
 
 /// A running worker.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     member: Member,
     events: Receiver<Event>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts this program as a worker with these arguments, by `spawn`, which decides where, and
     /// waits until it is ready.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         args: impl IntoIterator<Item = String>,
         interrupt: &Interrupt,
@@ -44,7 +44,7 @@ impl Worker {
             member::own_program(WORKER).context("cannot tell where this program lies")?;
         command.args(args);
         let mut worker = Self::of(name, command, interrupt, spawn)?;
-        match worker.wait()? {
+        match worker.answer()? {
             Answer::Ready => Ok(worker),
             other => bail!("{name} is not ready but sent {other:?}"),
         }
@@ -66,15 +66,20 @@ impl Worker {
     }
 
     /// Sends a task and waits for the answer.
-    pub(super) fn ask(&mut self, task: &Task) -> Result<Answer> {
+    pub(crate) fn ask(&mut self, task: &Task) -> Result<Answer> {
+        self.begin(task)?;
+        self.answer()
+    }
+
+    /// Sends a task, whose answer is [waited for](Self::answer) later.
+    pub(crate) fn begin(&mut self, task: &Task) -> Result<()> {
         self.member
             .send(task)
-            .with_context(|| format!("cannot send a task to {}", self.member.name()))?;
-        self.wait()
+            .with_context(|| format!("cannot send a task to {}", self.member.name()))
     }
 
     /// Sends a task that is answered with times.
-    pub(super) fn times(&mut self, task: &Task) -> Result<Vec<u64>> {
+    pub(crate) fn times(&mut self, task: &Task) -> Result<Vec<u64>> {
         match self.ask(task)? {
             Answer::Times { nanos } => Ok(nanos),
             other => Err(self.unexpected(&other)),
@@ -82,11 +87,12 @@ impl Worker {
     }
 
     /// The error about an answer to something else.
-    pub(super) fn unexpected(&self, answer: &Answer) -> anyhow::Error {
+    pub(crate) fn unexpected(&self, answer: &Answer) -> anyhow::Error {
         anyhow::anyhow!("{} answers something else: {answer:?}", self.member.name())
     }
 
-    fn wait(&mut self) -> Result<Answer> {
+    /// Waits for the answer to a task.
+    pub(crate) fn answer(&mut self) -> Result<Answer> {
         match self.events.recv_timeout(PATIENCE) {
             Ok(Event::Heard(Heard::Said(answer))) => Ok(answer),
             Ok(Event::Heard(Heard::Silent(error))) => {

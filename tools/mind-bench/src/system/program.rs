@@ -12,19 +12,21 @@ use mind_common::addr::{PAGE_SIZE, WINDOW_BASE, WINDOW_SIZE};
 
 use super::{
     placement,
-    task::{Access, Answer, DOMAIN, Task},
-    worker::{Serve, misplaced},
+    task::{Access, Answer, DOMAIN, Serve, Task, misplaced},
 };
 
+/// The pause of programs that are not to take a processor for themselves.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// A process in the protection domain of the bench.
-pub(super) struct Program {
+pub(crate) struct Program {
     process: Process,
     mapped: Option<Memory>,
 }
 
 impl Program {
     /// Attaches to the blade that the environment names.
-    pub(super) fn attach() -> Result<Self> {
+    pub(crate) fn attach() -> Result<Self> {
         let process = Process::attach(DOMAIN).context("cannot attach to the blade")?;
         Ok(Self {
             process,
@@ -70,6 +72,26 @@ impl Serve for Program {
                 check(first, PAGE_SIZE as u64, pages)?;
                 access(first, pages, threads, Duration::from_millis(millis))
             }
+            Task::WriteEach {
+                first,
+                stride,
+                count,
+                millis,
+            } => {
+                check(first, stride, count)?;
+                let pages = (0..count).map(|number| first + number * stride);
+                Ok(write_each(pages, Duration::from_millis(millis)))
+            }
+            Task::Probe {
+                first,
+                stride,
+                count,
+                millis,
+            } => {
+                check(first, stride, count)?;
+                let pages = (0..count).map(|number| first + number * stride);
+                Ok(probe(pages, Duration::from_millis(millis)))
+            }
             Task::Measure { .. } => Err(misplaced(task)),
         }
     }
@@ -90,7 +112,7 @@ fn check(first: u64, stride: u64, count: u64) -> Result<()> {
 }
 
 /// Accesses the first word of each page; nanoseconds of each access.
-pub(super) fn touch(pages: impl Iterator<Item = u64>, count: usize, access: Access) -> Vec<u64> {
+pub(crate) fn touch(pages: impl Iterator<Item = u64>, count: usize, access: Access) -> Vec<u64> {
     // Written to before, so that storing a time is no fault.
     let mut nanos = vec![u64::MAX; count];
     for (nanos, page) in nanos.iter_mut().zip(pages) {
@@ -116,6 +138,37 @@ fn perform(word: &AtomicU64, access: Access) {
         }
         Access::Write => word.store(1, Ordering::Relaxed),
     }
+}
+
+/// Stores into each page in turn, over and over, for a while.
+fn write_each(pages: impl Iterator<Item = u64> + Clone, length: Duration) -> Answer {
+    let begin = Instant::now();
+    let mut at = Vec::new();
+    while begin.elapsed() < length {
+        for page in pages.clone() {
+            perform(word(page), Access::Write);
+        }
+        at.push(begin.elapsed().as_nanos() as u64);
+        std::thread::sleep(PAUSE);
+    }
+    Answer::Wrote { at }
+}
+
+/// Times a load of each page, for a while at most.
+fn probe(pages: impl Iterator<Item = u64>, length: Duration) -> Answer {
+    let begin = Instant::now();
+    let (mut at, mut nanos) = (Vec::new(), Vec::new());
+    for page in pages {
+        let start = begin.elapsed();
+        if start >= length {
+            break;
+        }
+        perform(word(page), Access::Read);
+        at.push(start.as_nanos() as u64);
+        nanos.push((begin.elapsed() - start).as_nanos() as u64);
+        std::thread::sleep(PAUSE);
+    }
+    Answer::Probed { at, nanos }
 }
 
 /// Lets threads access pages at random for a while.
