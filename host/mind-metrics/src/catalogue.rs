@@ -96,7 +96,7 @@ catalogue! {
         DIRECTORY_SLOTS: Gauge "mind_directory_slots" [] "Slots of the directory: regions there can be.";
         DIRECTORY_SLOTS_USED: Gauge "mind_directory_slots_used" [] "Slots of the directory that have a region.";
         SPLIT_REGIONS: Gauge "mind_split_regions" [] "Regions that are split, of those that the controller splits and merges.";
-        SPLIT_THRESHOLD: Gauge "mind_split_threshold_pages" []
+        SPLIT_THRESHOLD: Gauge "mind_split_threshold" []
             "Pages that may be falsely invalidated in a region in an epoch before it is split: the paper's t.";
         SPLIT_FACTOR: Gauge "mind_split_factor" [] "The paper's c, by which the mean over all regions is divided.";
         FALSE_INVALIDATIONS: Counter "mind_directory_false_invalidations_total" []
