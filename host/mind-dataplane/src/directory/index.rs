@@ -423,6 +423,20 @@ impl Directory {
         at.set(Head::empty(va));
     }
 
+    /// The table of the block of `va`, and which unit of it `va` is in; `None` where the block has no table.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    #[cfg(feature = "harness")]
+    pub fn table_of(&self, va: Va) -> Result<Option<(u32, usize)>> {
+        let head = self.head_of(va.block())?;
+        let head = head
+            .map(|(_, head)| head.get())
+            .filter(|head| head.is_table());
+        Ok(head.map(|head| (head.number(), unit_in_block(va))))
+    }
+
     /// A unit with one slot or none does without its group, a block with one region without its
     /// table, and one with none without its head.
     fn tidy(&self, block: u64, retired: &mut Retired) -> Result<()> {
