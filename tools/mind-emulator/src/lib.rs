@@ -2,3 +2,8 @@
 //! of directory, splitting and allocation is measured with it at sizes that no testbed has.
 
 pub mod alloc;
+pub mod generate;
+pub mod modes;
+pub mod run;
+pub mod system;
+pub mod trace;
