@@ -4,11 +4,19 @@
 //! its place in the blade's memory. So the translation of a whole slice is one LPM prefix.
 //!
 //! A length is rounded up to [`GRANULE`], the initial region, so that no region spans two vmas. Its *alignment* is the
-//! length rounded up to a power of two, so that a vma of 2^n pages is one prefix of the protection table (MIND, SOSP
-//! 2021, section 4.2); only the length itself is taken. Where no place is so aligned, any place will do: more prefixes
-//! are better than no memory. The smallest free piece that is large enough is taken.
+//! largest power of two that the length has in it, so that a vma of 2^n pages is one prefix of the protection table, and
+//! any vma is as few prefixes as its length allows, one for each bit of its number of pages (MIND, SOSP 2021, section
+//! 4.2); only the length itself is taken. Where no place is so aligned, any place will do: more prefixes are better than
+//! no memory. The smallest free piece that is large enough is taken.
+//!
+//! The blade is one of the least loaded ones: of which the smallest part is in use (section 4.1), or at most a 32nd more
+//! than that. Of these, the one with the smallest such piece is taken, so that pieces of several blades are as good as
+//! those of one: less room is lost to fragments, and loads are as good as even.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use mind_common::{
     addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, SLICE_SHIFT, Va, WINDOW_BASE},
@@ -26,6 +34,9 @@ const _: () = assert!(SLICE_SIZE.is_multiple_of(GRANULE));
 
 /// Free pieces that are looked at for an aligned place before any place is taken.
 const CANDIDATES: usize = 64;
+
+/// A blade is loaded as another one is if it is by less than one of so many parts more than that.
+const LIKENESS: u128 = 32;
 
 /// Why there is no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,14 +159,14 @@ impl Pieces {
         true
     }
 
-    /// Where the smallest piece has `length` bytes that begin at a multiple of `align`, a power of two. Looks at
-    /// [`CANDIDATES`] pieces.
-    fn find(&self, length: u64, align: u64) -> Option<u64> {
+    /// The smallest piece that has `length` bytes which begin at a multiple of `align`, a power of two: its size, and
+    /// where they begin. Looks at [`CANDIDATES`] pieces.
+    fn find(&self, length: u64, align: u64) -> Option<(u64, u64)> {
         let enough = self.by_size.range((length, 0)..).take(CANDIDATES);
         enough
-            .map(|(size, offset)| (offset.next_multiple_of(align), offset + size))
-            .find(|(at, end)| at + length <= *end)
-            .map(|(at, _)| at)
+            .map(|(size, offset)| (*size, offset.next_multiple_of(align), offset + size))
+            .find(|(_, at, end)| at + length <= *end)
+            .map(|(size, at, _)| (size, at))
     }
 
     fn largest(&self) -> u64 {
@@ -202,20 +213,44 @@ impl Slice {
         self.unclean.by_offset.values().sum()
     }
 
-    fn take(&mut self, length: u64, align: u64) -> Option<u64> {
-        let at = self.free.find(length, align)?;
-        self.free.cut(at, length);
-        self.used += length;
-        Some(at)
+    /// Compares by which part of each is in use.
+    fn compare_load(&self, other: &Self) -> Ordering {
+        let (load, other) = self.loads(other);
+        load.cmp(&other)
+    }
+
+    /// Whether no more is in use than of another one, or as good as no more.
+    fn is_loaded_like(&self, other: &Self) -> bool {
+        let (load, other) = self.loads(other);
+        load <= other + other / LIKENESS
+    }
+
+    /// The parts of this one and of another one that are in use, by one scale.
+    fn loads(&self, other: &Self) -> (u128, u128) {
+        // A part is a fraction: used / capacity. Products of two lengths of up to 2^39 bytes are exact.
+        let scaled = |used: u64, capacity: u64| u128::from(used) * u128::from(capacity);
+        (
+            scaled(self.used, other.capacity),
+            scaled(other.used, self.capacity),
+        )
     }
 
     /// Bytes of the largest piece that there will be when all is zeroed.
     fn largest_when_clean(&self) -> u64 {
-        let mut all = self.free.clone();
-        for (offset, length) in &self.unclean.by_offset {
-            all.join(*offset, *length);
+        let mut largest = self.free.largest();
+        // The piece that the last unclean one will be part of. Free pieces do not touch each other, unclean ones neither.
+        let (mut start, mut end) = (0, 0);
+        for (&offset, &length) in &self.unclean.by_offset {
+            if offset != end {
+                let before = self.free.by_offset.range(..offset).next_back();
+                let touching = before.filter(|(from, size)| *from + *size == offset);
+                start = touching.map_or(offset, |(from, _)| *from);
+            }
+            end = offset + length;
+            end += self.free.by_offset.get(&end).copied().unwrap_or(0);
+            largest = largest.max(end - start);
         }
-        all.largest()
+        largest
     }
 }
 
@@ -240,7 +275,8 @@ impl Memory {
     }
 
     /// Finds `length` bytes on the least loaded blade that has them in one piece, among those of which `is_here` is
-    /// true.
+    /// true. Of blades that are loaded alike, one with the smallest piece is taken, and of these the one with the lowest
+    /// number.
     ///
     /// # Errors
     ///
@@ -257,22 +293,29 @@ impl Memory {
             return Err(NoMemory::TooLong { length });
         }
         let taken = length.next_multiple_of(GRANULE);
-        let here = self.slices.iter().filter(|(blade, _)| is_here(**blade));
-        let mut order: Vec<(u64, u8)> = here.map(|(blade, slice)| (slice.used, *blade)).collect();
-        order.sort_unstable();
-        for align in [taken.next_power_of_two(), GRANULE] {
-            for (_, blade) in &order {
-                let slice = self.slices.get_mut(blade);
-                if let Some(offset) = slice.and_then(|slice| slice.take(taken, align)) {
-                    return Ok(Extent {
-                        blade: *blade,
-                        offset,
-                        length: taken,
-                    });
-                }
+        // A blade without a whole granule has no part that could be in use.
+        let here = self
+            .slices
+            .iter()
+            .filter(|(blade, slice)| slice.capacity > 0 && is_here(**blade));
+        let mut order: Vec<(u8, &Slice)> = here.map(|(blade, slice)| (*blade, slice)).collect();
+        order.sort_by(|(_, slice), (_, other)| slice.compare_load(other));
+        let aligns = [1 << taken.ilog2(), GRANULE];
+        let found = aligns
+            .into_iter()
+            .find_map(|align| find(&order, taken, align));
+        if let Some((blade, offset)) = found {
+            if let Some(slice) = self.slices.get_mut(&blade) {
+                slice.free.cut(offset, taken);
+                slice.used += taken;
             }
+            return Ok(Extent {
+                blade,
+                offset,
+                length: taken,
+            });
         }
-        let mut slices = order.iter().filter_map(|(_, blade)| self.slices.get(blade));
+        let mut slices = order.iter().map(|(_, slice)| slice);
         match slices.any(|slice| slice.largest_when_clean() >= taken) {
             true => Err(NoMemory::Zeroing { length }),
             false => Err(NoMemory::Full { length }),
@@ -330,9 +373,24 @@ impl Memory {
     }
 }
 
+/// Where to take `length` bytes that begin at a multiple of `align`, from blades in the order of their loads.
+fn find(order: &[(u8, &Slice)], length: u64, align: u64) -> Option<(u8, u64)> {
+    let (_, least) = order.first()?;
+    let alike = order.partition_point(|(_, slice)| slice.is_loaded_like(least));
+    let (alike, others) = order.split_at(alike);
+    let place = |(blade, slice): &(u8, &Slice)| {
+        let (size, at) = slice.free.find(length, align)?;
+        Some((size, *blade, at))
+    };
+    let smallest = alike.iter().filter_map(place).min();
+    let found = smallest.or_else(|| others.iter().find_map(place));
+    found.map(|(_, blade, at)| (blade, at))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mind_common::addr::prefixes;
     use proptest::prelude::*;
 
     fn memory(capacities: &[u64]) -> Memory {
@@ -381,18 +439,81 @@ mod tests {
     }
 
     #[test]
-    fn a_vma_is_aligned_to_its_length_while_there_is_such_a_place() {
+    fn the_least_loaded_blade_is_the_one_of_which_the_smallest_part_is_in_use() {
+        let mut memory = memory(&[8, 64]);
+        memory.add(2, GRANULE - 1);
+        let blades =
+            [4, 8, 1, 16, 8, 1].map(|granules| memory.allocate(granules * GRANULE, |_| true));
+        let blades = blades.map(|extent| extent.unwrap().blade);
+        // Parts in use before each: none; 4/8 and none; 4/8 and 8/64; 4/8 and 9/64; 4/8 and 25/64; 4/8 and 33/64.
+        assert_eq!(blades, [0, 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn of_blades_that_are_loaded_alike_the_one_with_the_smallest_piece_is_taken() {
+        let mut memory = memory(&[256, 256, 256]);
+        let taken = [67, 65, 64, 2].map(|granules| {
+            let extent = memory.allocate(granules * GRANULE, |_| true);
+            extent.unwrap().blade
+        });
+        // Before the last one 67, 65 and 64 are in use: the latter two are alike, and the first of these has the smaller
+        // piece.
+        assert_eq!(taken, [0, 1, 2, 1]);
+        // Now they are 67, 67 and 64.
+        let extent = memory.allocate(GRANULE, |_| true).unwrap();
+        assert_eq!(extent.blade, 2);
+    }
+
+    #[test]
+    fn parts_of_the_largest_blades_are_compared_exactly() {
+        let nearly = SLICE_SIZE - GRANULE;
+        let slice = |used, capacity| Slice {
+            used,
+            ..Slice::new(capacity)
+        };
+        let compare = |(used, capacity), (other_used, other_capacity)| {
+            slice(used, capacity).compare_load(&slice(other_used, other_capacity))
+        };
+        assert_eq!(
+            compare((nearly, SLICE_SIZE), (SLICE_SIZE, SLICE_SIZE)),
+            Ordering::Less
+        );
+        // Their difference is less than one in 2^48.
+        assert_eq!(
+            compare((nearly - GRANULE, nearly), (nearly, SLICE_SIZE)),
+            Ordering::Less
+        );
+        assert_eq!(compare((0, GRANULE), (0, SLICE_SIZE)), Ordering::Equal);
+        assert_eq!(
+            compare((GRANULE, 2 * GRANULE), (SLICE_SIZE / 2, SLICE_SIZE)),
+            Ordering::Equal
+        );
+    }
+
+    #[test]
+    fn a_vma_is_aligned_to_the_power_of_two_in_its_length_while_there_is_such_a_place() {
         let mut memory = memory(&[8]);
         assert_eq!(memory.allocate(1, |_| true).unwrap(), extent(0, 1));
         assert_eq!(
             memory.allocate(3 * GRANULE, |_| true).unwrap(),
-            extent(4, 3)
+            extent(2, 3)
         );
-        // Three are free at 1, none of them at a multiple of 4.
+        // Three are free at 5, and no two of them at a multiple of 2.
         assert_eq!(
             memory.allocate(3 * GRANULE, |_| true).unwrap(),
-            extent(1, 3)
+            extent(5, 3)
         );
+    }
+
+    #[test]
+    fn a_vma_is_as_few_prefixes_as_its_pages_have_bits() {
+        let mut memory = memory(&[1 << 20]);
+        for pages in [1, 2, 3, 64, 255, 257, 2049, 12_545, 20_647] {
+            let length = pages << PAGE_SHIFT;
+            let extent = memory.allocate(length, |_| true).unwrap();
+            let prefixes = prefixes(extent.va(), length).count();
+            assert_eq!(prefixes, pages.count_ones() as usize, "{pages} pages");
+        }
     }
 
     #[test]
