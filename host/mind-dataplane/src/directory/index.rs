@@ -136,6 +136,11 @@ impl Directory {
         })))
     }
 
+    /// How many blocks have a head, at most: those that were taken out a moment ago are counted, too.
+    pub fn blocks_at_most(&self) -> usize {
+        self.capacity(FreeKind::Heads) - 1 - self.left(FreeKind::Heads)
+    }
+
     /// The numbers of the blocks that have a head, in no order. Blocks that get one meanwhile may be among them or not.
     ///
     /// # Errors
