@@ -225,7 +225,7 @@ impl Controller {
                     entry: Some(here),
                     ..finding
                 };
-                return match self.fits_in_vma(here.region.whole()) {
+                return match self.fits_in_piece(here.region.whole()) {
                     true => operation.tasks.push(Task::FindRegion(finding)),
                     false => self.reply(id, operation, Err(unchangeable(va))),
                 };
@@ -255,11 +255,12 @@ impl Controller {
         operation.tasks.extend(changed.map(Task::Change));
     }
 
-    /// Whether a region is within one vma.
-    fn fits_in_vma(&self, region: Option<Region>) -> bool {
+    /// Whether a region is within one piece of a vma.
+    fn fits_in_piece(&self, region: Option<Region>) -> bool {
         region.is_some_and(|region| {
             let vma = self.books.domains.vma_with(region.base());
-            vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
+            let piece = vma.and_then(|vma| vma.piece_at(region.base()));
+            piece.is_some_and(|piece| region.base().0 + region.size() <= piece.end())
         })
     }
 
@@ -510,6 +511,6 @@ impl Controller {
 
 /// What an operator is told who wants a region changed that cannot be.
 fn unchangeable(va: Va) -> Failure {
-    let message = format!("the region at {va} has no halves, or no other half in its vma");
+    let message = format!("the region at {va} has no halves, or no other half in the same piece of its vma");
     Failure::new(Errno::EINVAL, message)
 }
