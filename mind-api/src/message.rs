@@ -425,7 +425,8 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// A memory blade: fill these pages with zeros, each as its next version.
+    /// A memory blade: fill these pages with zeros, each as its next version, or the first of them: as many as it can
+    /// without letting other commands wait for long. The answer is [`Report::Zeroed`].
     ZeroPages {
         /// The first, counted from the start of the blade's memory.
         first: u64,
@@ -468,6 +469,11 @@ pub enum Command {
 pub enum Report {
     /// It is done.
     Done,
+    /// So many pages are zeroed, from the first one on.
+    Zeroed {
+        /// How many; not 0, unless none were to be.
+        pages: u64,
+    },
     /// The agent's identity.
     Identity(Identity),
     /// A compute blade's counters.

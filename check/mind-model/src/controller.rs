@@ -178,7 +178,11 @@ impl World {
 
     /// An order is carried out.
     pub(crate) fn report(&mut self, order: u64) {
-        let result = Ok(Report::Done);
+        self.reports(order, Report::Done);
+    }
+
+    fn reports(&mut self, order: u64, report: Report) {
+        let result = Ok(report);
         self.tell(Input::Report { order, result });
     }
 
@@ -293,7 +297,10 @@ impl World {
             return;
         };
         match command {
-            Command::ZeroPages { first, count } => self.zero(first, count),
+            Command::ZeroPages { first, count } => {
+                self.zero(first, count);
+                return self.reports(order, Report::Zeroed { pages: count });
+            }
             Command::FencePages { first, count } => self.memory.fence(first, count),
             Command::FenceBlade { qp } => {
                 if let Some(ended) = Connection::from_qp(qp) {

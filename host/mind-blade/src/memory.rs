@@ -6,6 +6,7 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -18,6 +19,11 @@ use mind_dataplane::{MemoryLimits, PacketCounters, Responder, Store, attach};
 use mind_metrics::{Families, catalogue};
 
 use crate::{Common, controller};
+
+/// How long pages are zeroed before other commands of the controller's are carried out.
+const ZEROING: Duration = Duration::from_millis(50);
+/// Pages that are zeroed between two looks at the clock: a whole number of the controller's granules.
+const ZEROED: usize = 1024;
 
 /// What `mind-blade memory` takes.
 #[derive(clap::Args)]
@@ -166,6 +172,18 @@ fn families(blade: &str, bytes: u64, counters: Option<&PacketCounters>) -> Famil
     families
 }
 
+/// Zeros pages until it is time for other commands; how many of them.
+fn zero(store: &Store, first: usize, count: usize) -> mind_dataplane::Result<u64> {
+    let begin = Instant::now();
+    let mut done = 0;
+    while done < count && (done == 0 || begin.elapsed() < ZEROING) {
+        let part = ZEROED.min(count - done);
+        store.zero(first + done, part)?;
+        done += part;
+    }
+    Ok(done as u64)
+}
+
 fn carry_out(store: &Store, identity: Identity, command: &Command) -> Result<Report, Failure> {
     let invalid = |message: String| Failure::new(Errno::EINVAL, message);
     let number = |number: u64| {
@@ -173,7 +191,12 @@ fn carry_out(store: &Store, identity: Identity, command: &Command) -> Result<Rep
         usize::try_from(number).map_err(|_| invalid(message))
     };
     let result = match *command {
-        Command::ZeroPages { first, count } => store.zero(number(first)?, number(count)?),
+        Command::ZeroPages { first, count } => {
+            let pages = zero(store, number(first)?, number(count)?);
+            return pages
+                .map(|pages| Report::Zeroed { pages })
+                .map_err(|error| invalid(error.to_string()));
+        }
         Command::FencePages { first, count } => store.fence(number(first)?, number(count)?),
         Command::FenceBlade { qp } => {
             let Some(connection) = Connection::from_qp(qp) else {

@@ -32,7 +32,7 @@ pub struct Config {
     pub sweep: u32,
     /// Regions that are changed at once.
     pub batch: usize,
-    /// Bytes that a memory blade is told to zero at once.
+    /// Bytes that a memory blade is told to zero at once, at most; it does as many of them as it can in a short time.
     pub zero: u64,
     /// How long to wait before a memory blade that could not zero is told again.
     pub again: u64,
@@ -66,7 +66,7 @@ impl Config {
             memory_grace: 10_000_000_000,
             sweep: 4096,
             batch: 64,
-            zero: 64 << 20,
+            zero: 4 << 30,
             again: 1_000_000_000,
             operations: 4096,
             answers: 256,

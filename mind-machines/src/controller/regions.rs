@@ -16,6 +16,7 @@ use mind_common::{
 use super::{
     Act, Controller, Entry, OperationId, Output, Seen,
     books::{
+        PAGE,
         blades::{Incarnation, slice_of},
         memory::{Extent, GRANULE},
         records,
@@ -380,21 +381,26 @@ impl Controller {
                     .tasks
                     .push(Task::Zero(blade, Zeroing::Ordered(extent)));
             }
-            Zeroing::Ordered(extent) => match operation.heard.pop() {
-                Some((_, Ok(_))) => {
-                    self.hold(id);
-                    self.zeroed(extent);
-                    operation.first([Task::Keep, Task::Release, Task::Zero(blade, Zeroing::Next)]);
+            Zeroing::Ordered(extent) => {
+                let Some((_, result)) = operation.heard.pop() else {
+                    return;
+                };
+                match result.and_then(|report| done(extent, &report)) {
+                    Ok(zeroed) => {
+                        self.hold(id);
+                        self.zeroed(zeroed);
+                        let next = Task::Zero(blade, Zeroing::Next);
+                        operation.first([Task::Keep, Task::Release, next]);
+                    }
+                    // If the blade is gone, what it has is gone with it.
+                    Err(failure) => {
+                        let what = "zeroing memory that was freed";
+                        self.event(super::Event::Failed { what, failure });
+                        operation.waits = Waits::Until(now.saturating_add(self.config.again));
+                        operation.tasks.push(Task::Zero(blade, Zeroing::Next));
+                    }
                 }
-                // If the blade is gone, what it has is gone with it.
-                Some((_, Err(failure))) => {
-                    let what = "zeroing memory that was freed";
-                    self.event(super::Event::Failed { what, failure });
-                    operation.waits = Waits::Until(now.saturating_add(self.config.again));
-                    operation.tasks.push(Task::Zero(blade, Zeroing::Next));
-                }
-                None => {}
-            },
+            }
         }
     }
 
@@ -507,6 +513,25 @@ impl Controller {
         let next = counting.next.map(|blade| blade.get().into());
         self.reply(id, operation, Ok(Reply::Caches { caches, next }));
     }
+}
+
+/// What of an extent a memory blade says that it has zeroed: whole granules of it.
+fn done(extent: Extent, report: &Report) -> Result<Extent, Failure> {
+    let pages = match report {
+        Report::Zeroed { pages } => *pages,
+        _ => 0,
+    };
+    let length = pages.saturating_mul(PAGE).min(extent.length) / GRANULE * GRANULE;
+    if length == 0 {
+        let message = format!(
+            "memory blade {} was to zero {} pages from {} on, and says {report:?}",
+            extent.blade,
+            extent.pages(),
+            extent.first_page()
+        );
+        return Err(Failure::new(Errno::EPROTO, message));
+    }
+    Ok(Extent { length, ..extent })
 }
 
 /// What an operator is told who wants a region changed that cannot be.

@@ -464,11 +464,17 @@ impl World {
             let input = Input::Report { order, result };
             return self.controller.handle(self.now, input);
         }
+        let mut report = Report::Done;
         if let Node::Memory(number) = host
             && let Some(memory) = self.memories.get_mut(&number)
         {
             match command {
-                Command::ZeroPages { first, count } => memory.zero(first, count),
+                Command::ZeroPages { first, count } => {
+                    // Not all at once, as a blade does not that has other commands.
+                    let pages = count.min(4);
+                    memory.zero(first, pages);
+                    report = Report::Zeroed { pages };
+                }
                 Command::FencePages { first, count } => memory.fence(first, count),
                 Command::FenceBlade { qp } => {
                     memory.fence_blade(Connection::from_qp(qp).expect("a connection"))
@@ -479,7 +485,7 @@ impl World {
         if matches!(command, Command::FlushRange { .. }) {
             self.flushed.push(host);
         }
-        let result: Result<Report, Failure> = Ok(Report::Done);
+        let result: Result<Report, Failure> = Ok(report);
         self.controller
             .handle(self.now, Input::Report { order, result });
     }

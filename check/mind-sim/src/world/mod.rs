@@ -220,7 +220,7 @@ fn config(plan: &Plan, slots: usize) -> Config {
     Config {
         sweep: 4,
         batch,
-        zero: 4 << 12,
+        zero: 8 << 12,
         flush: if is_impatient {
             usual.stuck / 2
         } else {

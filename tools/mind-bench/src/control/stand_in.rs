@@ -183,11 +183,13 @@ impl Known {
                 processes: self.processes().clone(),
             })),
             (Command::CountCache, BladeKind::Compute) => Ok(Report::Cache(Box::default())),
+            (Command::ZeroPages { count, .. }, BladeKind::Memory) => {
+                Ok(Report::Zeroed { pages: *count })
+            }
             (Command::FlushRange { .. }, BladeKind::Compute)
-            | (
-                Command::ZeroPages { .. } | Command::FencePages { .. } | Command::FenceBlade { .. },
-                BladeKind::Memory,
-            ) => Ok(Report::Done),
+            | (Command::FencePages { .. } | Command::FenceBlade { .. }, BladeKind::Memory) => {
+                Ok(Report::Done)
+            }
             (other, kind) => {
                 let message = format!("{other:?} is not for a {kind:?} blade");
                 Err(Failure::new(Errno::ENOSYS, message))
@@ -315,8 +317,9 @@ mod tests {
         assert_eq!(*counted.borrow(), 3);
 
         let (_stand_in, mut connection, _) = registered(BladeKind::Memory).await;
+        let zeroed = told(&mut connection, 8, zero()).await;
+        assert_eq!(zeroed, Ok(Report::Zeroed { pages: 1 }));
         for (id, command) in [
-            zero(),
             Command::FencePages { first: 0, count: 1 },
             Command::FenceBlade { qp: 1 },
         ]

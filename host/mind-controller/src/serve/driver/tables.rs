@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     time::{Duration, Instant},
 };
 
@@ -33,6 +34,8 @@ use mind_machines::controller::{
 const FRESH: Duration = Duration::from_millis(500);
 /// Blocks that are looked at in one act.
 const MOST_BLOCKS: usize = 1024;
+/// Slots that are looked at, in memory, in less time than the kernel takes to say whether a block has any.
+const SLOTS_PER_BLOCK: u64 = 1024;
 
 /// The maps.
 pub(in crate::serve) struct Tables {
@@ -388,14 +391,20 @@ impl Tables {
     pub(super) fn find(&self, from: Va, to: Va, most: usize) -> Seen {
         let mut found: Vec<Entry> = Vec::new();
         let mut next = from.page();
-        for _ in 0..MOST_BLOCKS {
-            if next >= to {
-                return Seen::Regions { found, next: None };
-            }
-            let block = next.block();
+        let end = to.0.div_ceil(1 << BLOCK_SHIFT);
+        let (first, most_blocks) = (next.block(), MOST_BLOCKS as u64);
+        let few = 1 + u64::from(self.slots()) / SLOTS_PER_BLOCK;
+        let (blocks, beyond) = if end.saturating_sub(first) > few {
+            self.blocks_with_slots(next, to)
+        } else {
+            let end = end.min(first + most_blocks);
+            let beyond = Some(first_of(end)).filter(|beyond| *beyond < to);
+            ((first..end).collect(), beyond)
+        };
+        for block in blocks {
+            next = next.max(first_of(block));
             let end = first_of(block + 1).min(to);
             let Some(slots) = self.slots_in(block) else {
-                next = end;
                 continue;
             };
             while next < end {
@@ -417,8 +426,29 @@ impl Tables {
                 next = Va(region.base().0 + region.size());
             }
         }
-        let next = (next < to).then_some(next);
-        Seen::Regions { found, next }
+        Seen::Regions {
+            found,
+            next: beyond,
+        }
+    }
+
+    /// The first blocks of a range in which there are slots, as many as are looked at in one act; and where to go on, if
+    /// there may be more.
+    fn blocks_with_slots(&self, from: Va, to: Va) -> (Vec<u64>, Option<Va>) {
+        let used = (1..self.slots()).filter_map(|number| {
+            let region = self.slot(number)?.region()?;
+            let end = region.base().0 + region.size();
+            (from.0 < end && region.base() < to).then(|| region.base().block())
+        });
+        let mut first = BTreeSet::new();
+        let mut beyond: Option<u64> = None;
+        for block in used {
+            first.insert(block);
+            if first.len() > MOST_BLOCKS {
+                beyond = beyond.into_iter().chain(first.pop_last()).min();
+            }
+        }
+        (first.into_iter().collect(), beyond.map(first_of))
     }
 
     /// The same, for a list: what is new since a moment ago may be missing, which spares looking at blocks without slots.
