@@ -23,10 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use mind_api::{errno::Failure, message::Reply};
 use mind_common::addr::{PAGE_SIZE, Region, Va};
 
-use blades::{Blades, Incarnation};
+use blades::{Blades, Incarnation, slice_of};
 use domains::Domains;
 use memory::{Memory, Piece};
 use places::Places;
+use ranges::Ranges;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = PAGE_SIZE as u64;
@@ -80,6 +81,22 @@ impl Books {
     pub fn unclean_of(&self, blade: u8) -> impl Iterator<Item = Piece> {
         let its = self.unclean_of.range((blade, 0)..=(blade, u64::MAX));
         its.filter_map(|(_, va)| self.unclean.get(va).copied())
+    }
+
+    /// The addresses of which a memory blade keeps the pages: first ones, and those after the last, by address.
+    pub fn kept_by(&self, memory: u8) -> Vec<(u64, u64)> {
+        let (slice, _) = slice_of(memory);
+        let mut kept = Ranges::default();
+        kept.join(slice.base.0, slice.size());
+        for piece in self.places.pieces() {
+            kept.take(piece.va, piece.extent.length);
+        }
+        let its = self.places.pieces();
+        for piece in its.filter(|piece| piece.extent.blade == memory) {
+            kept.join(piece.va, piece.extent.length);
+        }
+        let ranges = kept.iter();
+        ranges.map(|(from, length)| (from, from + length)).collect()
     }
 
     /// Memory was freed and is not zeroed yet.

@@ -56,6 +56,11 @@ impl Places {
         })
     }
 
+    /// All of them, by address.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        self.pieces.values().copied()
+    }
+
     /// The piece that has an address, if it is not at home.
     pub fn at(&self, va: Va) -> Option<Piece> {
         let (_, piece) = self.pieces.range(..=va.0).next_back()?;
