@@ -220,7 +220,9 @@ fn of_region(slot: u32, at: &Slot, controller: &Controller) -> Option<Disagreeme
         })
     };
     let waits_for_blade = |region: Region| {
-        let blade = books.piece_at(region.base()).map(|piece| piece.extent.blade);
+        let blade = books
+            .piece_at(region.base())
+            .map(|piece| piece.extent.blade);
         blade.is_some_and(|blade| books.blades.here_memory(blade).is_none())
             && vmas.vma_with(region.base()).is_none()
             && books.has_memory_for(region)

@@ -23,7 +23,9 @@ use super::{
     },
     change::Changing,
     index::Errand,
-    operation::{Claim, Counting, Finding, Operation, Otherwise, Purpose, Syncing, Task, Waits, Zeroing},
+    operation::{
+        Claim, Counting, Finding, Operation, Otherwise, Purpose, Syncing, Task, Waits, Zeroing,
+    },
     procedure::Change,
 };
 
@@ -533,6 +535,7 @@ fn done(piece: Piece, report: &Report) -> Result<Piece, Failure> {
 
 /// What an operator is told who wants a region changed that cannot be.
 fn unchangeable(va: Va) -> Failure {
-    let message = format!("the region at {va} has no halves, or no other half in the same piece of its vma");
+    let message =
+        format!("the region at {va} has no halves, or no other half in the same piece of its vma");
     Failure::new(Errno::EINVAL, message)
 }

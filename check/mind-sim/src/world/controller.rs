@@ -125,7 +125,8 @@ impl World<'_> {
                         (key, record, self.records.get(key))
                     {
                         let end = vma.end();
-                        self.lost_ranges.retain(|va, _| !(vma.va()..Va(end)).contains(va));
+                        self.lost_ranges
+                            .retain(|va, _| !(vma.va()..Va(end)).contains(va));
                     }
                     match record {
                         Some(record) => self.records.insert(*key, record.clone()),

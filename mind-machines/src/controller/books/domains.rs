@@ -543,7 +543,8 @@ impl Domains {
             .opened
             .extend(openers.map(|process| (process, vma.va().0)));
         let memories = vma.memories().into_iter();
-        self.kept.extend(memories.map(|memory| (memory, vma.va().0)));
+        self.kept
+            .extend(memories.map(|memory| (memory, vma.va().0)));
         self.vmas.insert(vma.va().0, vma);
     }
 

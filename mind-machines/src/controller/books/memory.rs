@@ -16,7 +16,9 @@
 use std::{cmp::Ordering, collections::BTreeMap};
 
 use mind_common::{
-    addr::{INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE},
+    addr::{
+        INITIAL_REGION_ORDER, PAGE_SHIFT, PAGE_SIZE, SLICE_SHIFT, Va, WINDOW_BASE, WINDOW_SIZE,
+    },
     id::MAX_BLADES,
 };
 use serde::{Deserialize, Serialize};
@@ -360,14 +362,19 @@ impl Memory {
     /// Where so many addresses one after the other are free: at home nowhere if there are such, and aligned if possible.
     fn find_addresses(&self, length: u64) -> Option<u64> {
         let aligns = [length.next_power_of_two(), GRANULE];
-        let bare = aligns.iter().find_map(|align| self.bare.find(length, *align));
+        let bare = aligns
+            .iter()
+            .find_map(|align| self.bare.find(length, *align));
         if bare.is_some() {
             return bare;
         }
         let mut free = self.bare.clone();
         for (blade, slice) in &self.slices {
             for (offset, length) in slice.free.iter() {
-                free.join(WINDOW_BASE + (u64::from(*blade) << SLICE_SHIFT) + offset, length);
+                free.join(
+                    WINDOW_BASE + (u64::from(*blade) << SLICE_SHIFT) + offset,
+                    length,
+                );
             }
         }
         let of = |align| free.iter().find_map(|range| fit(range, length, align));
@@ -376,12 +383,17 @@ impl Memory {
 
     /// Takes a piece that an earlier controller gave out; whether its memory and its addresses were free.
     pub fn claim(&mut self, piece: Piece) -> bool {
-        let Extent { blade, offset, length } = piece.extent;
+        let Extent {
+            blade,
+            offset,
+            length,
+        } = piece.extent;
         let Some(slice) = self.slices.get(&blade) else {
             return false;
         };
         let sum = |parts: Vec<(u64, u64)>| parts.iter().map(|(_, length)| length).sum::<u64>();
-        let has_memory = sum(slice.free.within(offset, length)) + sum(slice.stray.within(offset, length));
+        let has_memory =
+            sum(slice.free.within(offset, length)) + sum(slice.stray.within(offset, length));
         let at_home = self.slices.iter().map(|(blade, slice)| {
             let free = home_parts(*blade, piece.va, length);
             free.map_or(0, |(offset, length)| sum(slice.free.within(offset, length)))
@@ -483,7 +495,10 @@ impl Memory {
             if let Some((offset, length)) = home_parts(*blade, va, length) {
                 for (offset, length) in slice.stray.take(offset, length) {
                     slice.free.join(offset, length);
-                    bare.take(WINDOW_BASE + (u64::from(*blade) << SLICE_SHIFT) + offset, length);
+                    bare.take(
+                        WINDOW_BASE + (u64::from(*blade) << SLICE_SHIFT) + offset,
+                        length,
+                    );
                 }
             }
         }

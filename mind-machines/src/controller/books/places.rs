@@ -122,13 +122,20 @@ mod tests {
         for piece in pieces {
             for page in 0..piece.extent.pages() {
                 let va = piece.va + (page << 12);
-                let expected = (piece.extent.blade.into(), piece.extent.offset + (page << 12));
+                let expected = (
+                    piece.extent.blade.into(),
+                    piece.extent.offset + (page << 12),
+                );
                 assert_eq!(look_up(&table, va), Some(expected));
             }
         }
         assert_eq!(look_up(&table, pieces[0].va - 1), None);
         assert_eq!(look_up(&table, pieces[1].end()), None);
-        assert!(changed.iter().all(|prefix| places.entry(*prefix) == table.get(prefix).copied()));
+        assert!(
+            changed
+                .iter()
+                .all(|prefix| places.entry(*prefix) == table.get(prefix).copied())
+        );
     }
 
     /// At each step between, every address that stays has its place.
@@ -138,7 +145,9 @@ mod tests {
         let whole = piece(0, 1, 3, 16);
         places.replace(&[], &[whole]);
         let mut table: BTreeMap<_, _> = places.entries().collect();
-        let rest = whole.part(whole.va + 5 * GRANULE, u64::MAX).expect("it is longer");
+        let rest = whole
+            .part(whole.va + 5 * GRANULE, u64::MAX)
+            .expect("it is longer");
         for prefix in places.replace(&[whole], &[rest]) {
             match places.entry(prefix) {
                 Some(translation) => table.insert(prefix, translation),

@@ -122,7 +122,9 @@ fn without_other_addresses_pieces_are_at_home() {
             free: 30 * SLICE_SIZE - GRANULE
         })
     );
-    let pieces = memory.allocate(29 * SLICE_SIZE, |blade| blade != 5).unwrap();
+    let pieces = memory
+        .allocate(29 * SLICE_SIZE, |blade| blade != 5)
+        .unwrap();
     assert!(pieces.iter().all(|piece| piece.extent.blade != 5));
     for piece in pieces {
         memory.give_back(piece);
@@ -270,7 +272,10 @@ impl Oracle {
         let count = (piece.extent.length / GRANULE) as usize;
         let slice = &mut self.granules[usize::from(piece.extent.blade)];
         for granule in &mut slice[first..first + count] {
-            assert_eq!(*granule, from, "a granule is given out, freed or zeroed twice");
+            assert_eq!(
+                *granule, from,
+                "a granule is given out, freed or zeroed twice"
+            );
             *granule = to;
         }
         for at in 0..count as u64 {
