@@ -33,6 +33,10 @@ macro_rules! plain {
     };
 }
 
+mod template;
+
+pub use template::{FirstTouch, Headers, Template};
+
 plain! {
     /// The switch itself.
     pub struct Switch {
@@ -554,34 +558,6 @@ pub const MAX_TRIES: u32 = 8;
 /// Bytes of a frame from its first to the end of the longest header of the protocol. Every frame of it
 /// has at least so many, and they are all that the switch ever writes to.
 pub const HEADERS_LEN: usize = OUTER_LEN + SHORT_REQUEST_LEN;
-
-plain! {
-    /// What the bench's programs restore before each run, since a run changes them: the frame's
-    /// headers, and a slot.
-    pub struct Template {
-        /// The slot.
-        pub word: u64,
-        /// Its index.
-        pub slot: u32,
-        /// Whether the slot's memo is cleared: 1 or 0.
-        pub clear_memo: u32,
-        /// The frame's headers.
-        pub headers: Headers,
-        /// 0.
-        pub reserved: [u8; 2],
-    }
-}
-
-/// The headers of a frame, as bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(transparent)]
-pub struct Headers(pub [u8; HEADERS_LEN]);
-
-impl Default for Headers {
-    fn default() -> Self {
-        Self([0; HEADERS_LEN])
-    }
-}
 
 const _: () = assert!(size_of::<Switch>() == 12);
 const _: () = assert!(size_of::<Port>() == 16);

@@ -9,6 +9,7 @@
 )]
 
 mod bare;
+mod headers;
 mod maps;
 mod staged;
 
@@ -39,7 +40,7 @@ pub fn mind_bare_answer(ctx: XdpContext) -> u32 {
     bare::answered(&ctx)
 }
 
-/// The bench: puts back what a run changes, and runs the program under test.
+/// The bench: puts back what a run of the switch changes, and runs the switch.
 #[xdp(frags)]
 #[inline(always)]
 pub fn mind_bench_staged(ctx: XdpContext) -> u32 {
@@ -51,6 +52,13 @@ pub fn mind_bench_staged(ctx: XdpContext) -> u32 {
 #[inline(always)]
 pub fn mind_bench_restored(ctx: XdpContext) -> u32 {
     staged::restored(&ctx)
+}
+
+/// The bench: puts back what a run of the memory blade changes, and runs the memory blade.
+#[xdp(frags)]
+#[inline(always)]
+pub fn mind_bench_served(ctx: XdpContext) -> u32 {
+    staged::served(&ctx)
 }
 
 /// A test: a frame that the kernel has taken a VLAN tag off, for the switch's TC program.

@@ -104,6 +104,12 @@ impl Responder {
         }
     }
 
+    /// Its maps.
+    #[cfg(feature = "harness")]
+    pub(crate) fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
     /// Sets the addresses of the memory blade and of the switch, the only host that it answers.
     /// Until then, it takes every packet for foreign.
     ///

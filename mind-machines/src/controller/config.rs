@@ -66,7 +66,7 @@ impl Config {
             memory_grace: 10_000_000_000,
             sweep: 4096,
             batch: 64,
-            zero: 4 << 30,
+            zero: 1 << 39,
             again: 1_000_000_000,
             operations: 4096,
             answers: 256,

@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// What the switch's XDP program costs per packet, by path; without any interface.
+    /// What the XDP programs of the switch and of a memory blade cost per packet, by path; without any interface.
     Pipeline(pipeline::Args),
     /// How long a remote page fault takes, by transition, beside the lower limits; on a testbed of
     /// this machine.

@@ -82,6 +82,16 @@ impl Directory {
         }
     }
 
+    /// The list as it stands, and the number below the topmost.
+    #[cfg(feature = "harness")]
+    pub fn free_list(&self, kind: FreeKind) -> (mind_common::table::FreeList, u32) {
+        // SAFETY: a value of the mapping, which lives as long as `self`; volatile, since programs may change it meanwhile,
+        // and any bytes are a list.
+        let list = unsafe { self.list(kind).read_volatile() };
+        let topmost = FreeTop::from_raw(list.top).number();
+        (list, self.next(kind, topmost))
+    }
+
     /// Takes all that is in the list.
     pub fn drain(&self, kind: FreeKind) -> Vec<u32> {
         std::iter::from_fn(|| self.take(kind)).collect()

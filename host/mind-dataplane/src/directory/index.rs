@@ -136,6 +136,11 @@ impl Directory {
         })))
     }
 
+    /// How many blocks have a head, at most: those that were taken out a moment ago are counted, too.
+    pub fn blocks_at_most(&self) -> usize {
+        self.capacity(FreeKind::Heads) - 1 - self.left(FreeKind::Heads)
+    }
+
     /// The numbers of the blocks that have a head, in no order. Blocks that get one meanwhile may be among them or not.
     ///
     /// # Errors
@@ -421,6 +426,20 @@ impl Directory {
         let head = self.head_of(va.block()).expect("it can be looked up");
         let (_, at) = head.expect("the block has a head");
         at.set(Head::empty(va));
+    }
+
+    /// The table of the block of `va`, and which unit of it `va` is in; `None` where the block has no table.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    #[cfg(feature = "harness")]
+    pub fn table_of(&self, va: Va) -> Result<Option<(u32, usize)>> {
+        let head = self.head_of(va.block())?;
+        let head = head
+            .map(|(_, head)| head.get())
+            .filter(|head| head.is_table());
+        Ok(head.map(|head| (head.number(), unit_in_block(va))))
     }
 
     /// A unit with one slot or none does without its group, a block with one region without its

@@ -51,7 +51,7 @@ pub struct Bed {
     pub switch: Switch,
     /// The memory blade.
     pub responder: Responder,
-    /// The programs that call the switch's.
+    /// The programs that call the switch's and the memory blade's.
     stages: Ebpf,
     /// Their maps.
     stage_maps: Maps,
@@ -59,6 +59,7 @@ pub struct Bed {
 
 const TEMPLATE: &str = "TEMPLATE";
 const XDP_STAGE: &str = "XDP_STAGE";
+const RESPONDER_STAGE: &str = "RESPONDER_STAGE";
 const TC_STAGE: &str = "TC_STAGE";
 
 /// Larger than any frame.
@@ -90,12 +91,15 @@ impl Bed {
     /// # Errors
     ///
     /// When the kernel refuses one of them.
-    pub fn new(mut switch: Switch, responder: Responder) -> Result<Self> {
-        let mut stages = super::object::load_beside(switch.maps())?;
-        let mut stage_maps = Maps::take(&mut stages, &[TEMPLATE, XDP_STAGE, TC_STAGE])?;
+    pub fn new(mut switch: Switch, mut responder: Responder) -> Result<Self> {
+        let mut stages = super::object::load_beside(switch.maps(), responder.maps())?;
+        let names = [TEMPLATE, XDP_STAGE, RESPONDER_STAGE, TC_STAGE];
+        let mut stage_maps = Maps::take(&mut stages, &names)?;
         let ebpf = own(&mut switch)?;
         let xdp = object::xdp(ebpf, program::SWITCH)?;
         stage_maps.set_stage(XDP_STAGE, fd(program::SWITCH, xdp.fd())?)?;
+        let served = fd(program::RESPONDER, responder.xdp()?.fd())?;
+        stage_maps.set_stage(RESPONDER_STAGE, served)?;
         let tc = object::classifier(ebpf, program::FAN_OUT)?;
         stage_maps.set_stage(TC_STAGE, fd(program::FAN_OUT, tc.fd())?)?;
         Ok(Self {

@@ -8,10 +8,14 @@
 //! as there are such; what such a piece costs is entries of the translation table that are longer than a slice's.
 //!
 //! A length is rounded up to [`GRANULE`], the initial region, so that no region spans two vmas, or two pieces of one. Its
-//! *alignment* is the length rounded up to a power of two, so that a vma of 2^n pages is one prefix of the protection
-//! table (section 4.2); only the length itself is taken. Where no place is so aligned, any place will do: more prefixes
-//! are better than no memory. The smallest free range that is large enough is taken, of the blade of which the smallest
-//! part is given out.
+//! *alignment* is the largest power of two that the length has in it, so that a vma of 2^n pages is one prefix of the
+//! protection table, and any vma is as few prefixes as its length allows, one for each bit of its number of pages (section
+//! 4.2); only the length itself is taken. Where no place is so aligned, any place will do: more prefixes are better than
+//! no memory. The smallest free range that is large enough is taken.
+//!
+//! The blade is one of the least loaded ones: of which the smallest part is in use (section 4.1), or at most a 32nd more
+//! than that. Of these, the one with the smallest such range is taken, so that ranges of several blades are as good as
+//! those of one: less room is lost to fragments, and loads are as good as even.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -35,6 +39,9 @@ const _: () = assert!(SLICE_SIZE.is_multiple_of(GRANULE));
 
 /// Most pieces of one vma.
 pub const MOST_PIECES: usize = 256;
+
+/// A blade is loaded as another one is if it is by less than one of so many parts more than that.
+const LIKENESS: u128 = 32;
 
 /// Why there is no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -170,10 +177,26 @@ impl Slice {
         self.free.total() + self.stray.total()
     }
 
-    /// Of which blade the smaller part is given out.
-    fn load(&self, other: &Self) -> Ordering {
-        let part = |one: &Self, of: &Self| u128::from(one.used) * u128::from(of.capacity);
-        part(self, other).cmp(&part(other, self))
+    /// Compares by which part of each is in use.
+    fn compare_load(&self, other: &Self) -> Ordering {
+        let (load, other) = self.loads(other);
+        load.cmp(&other)
+    }
+
+    /// Whether no more is in use than of another one, or as good as no more.
+    fn is_loaded_like(&self, other: &Self) -> bool {
+        let (load, other) = self.loads(other);
+        load <= other + other / LIKENESS
+    }
+
+    /// The parts of this one and of another one that are in use, by one scale.
+    fn loads(&self, other: &Self) -> (u128, u128) {
+        // A part is a fraction: used / capacity. Products of two lengths of up to 2^39 bytes are exact.
+        let scaled = |used: u64, capacity: u64| u128::from(used) * u128::from(capacity);
+        (
+            scaled(self.used, other.capacity),
+            scaled(other.used, self.capacity),
+        )
     }
 }
 
@@ -242,27 +265,28 @@ impl Memory {
             return Err(NoMemory::TooLong { length });
         }
         let taken = length.next_multiple_of(GRANULE);
-        let here = self.slices.iter().filter(|(blade, _)| is_here(**blade));
-        let mut order: Vec<(&u8, &Slice)> = here.collect();
-        order.sort_by(|(_, one), (_, other)| one.load(other));
-        for align in [taken.next_power_of_two(), GRANULE] {
-            let mut places = order.iter().filter_map(|(blade, slice)| {
-                let offset = slice.free.find(taken, align)?;
-                Some((**blade, offset))
-            });
-            if let Some((blade, offset)) = places.next() {
-                let extent = Extent {
-                    blade,
-                    offset,
-                    length: taken,
-                };
-                let piece = Piece {
-                    va: extent.home(),
-                    extent,
-                };
-                self.take(piece);
-                return Ok(vec![piece]);
-            }
+        // A blade without a whole granule has no part that could be in use.
+        let here = self
+            .slices
+            .iter()
+            .filter(|(blade, slice)| slice.capacity > 0 && is_here(**blade));
+        let mut order: Vec<(u8, &Slice)> = here.map(|(blade, slice)| (*blade, slice)).collect();
+        order.sort_by(|(_, slice), (_, other)| slice.compare_load(other));
+        let found = [1 << taken.ilog2(), GRANULE]
+            .into_iter()
+            .find_map(|align| find(&order, taken, align));
+        if let Some((blade, offset)) = found {
+            let extent = Extent {
+                blade,
+                offset,
+                length: taken,
+            };
+            let piece = Piece {
+                va: extent.home(),
+                extent,
+            };
+            self.take(piece);
+            return Ok(vec![piece]);
         }
         let sum = |of: fn(&Slice) -> u64| order.iter().map(|(_, slice)| of(slice)).sum::<u64>();
         let (free, unclean) = (sum(Slice::free), sum(Slice::unclean));
@@ -353,7 +377,7 @@ impl Memory {
         let longest = longest.max_by(|(one, of), (other, of_other)| {
             one.length
                 .cmp(&other.length)
-                .then(of_other.load(of))
+                .then(of_other.compare_load(of))
                 .then(other.blade.cmp(&one.blade))
         });
         longest.map(|(extent, _)| extent)
@@ -361,10 +385,11 @@ impl Memory {
 
     /// Where so many addresses one after the other are free: at home nowhere if there are such, and aligned if possible.
     fn find_addresses(&self, length: u64) -> Option<u64> {
-        let aligns = [length.next_power_of_two(), GRANULE];
+        let aligns = [1 << length.ilog2(), GRANULE];
         let bare = aligns
             .iter()
-            .find_map(|align| self.bare.find(length, *align));
+            .find_map(|align| self.bare.find(length, *align))
+            .map(|(_, at)| at);
         if bare.is_some() {
             return bare;
         }
@@ -506,6 +531,20 @@ impl Memory {
             self.bare.join(va, length);
         }
     }
+}
+
+/// Where to take `length` bytes that begin at a multiple of `align`, from blades in the order of their loads.
+fn find(order: &[(u8, &Slice)], length: u64, align: u64) -> Option<(u8, u64)> {
+    let (_, least) = order.first()?;
+    let alike = order.partition_point(|(_, slice)| slice.is_loaded_like(least));
+    let (alike, others) = order.split_at(alike);
+    let place = |(blade, slice): &(u8, &Slice)| {
+        let (size, at) = slice.free.find(length, align)?;
+        Some((size, *blade, at))
+    };
+    let smallest = alike.iter().filter_map(place).min();
+    let found = smallest.or_else(|| others.iter().find_map(place));
+    found.map(|(_, blade, at)| (blade, at))
 }
 
 /// Which of the addresses are in the blade's slice: where they are at home in its memory, and how many bytes these are.

@@ -94,13 +94,11 @@ impl Ranges {
         }
     }
 
-    /// Where the smallest of those that have `length` numbers from a multiple of `align` on, a power of two, has the
-    /// first of these. Looks at a bounded number of ranges.
-    pub fn find(&self, length: u64, align: u64) -> Option<u64> {
-        let enough = self.by_size.range((length, 0)..).take(CANDIDATES);
-        enough
-            .filter_map(|(size, start)| fit((*start, *size), length, align))
-            .next()
+    /// The smallest of those that have `length` numbers from a multiple of `align` on, a power of two: its size, and
+    /// the first of these numbers. Looks at a bounded number of ranges.
+    pub fn find(&self, length: u64, align: u64) -> Option<(u64, u64)> {
+        let mut enough = self.by_size.range((length, 0)..).take(CANDIDATES);
+        enough.find_map(|(size, start)| Some((*size, fit((*start, *size), length, align)?)))
     }
 }
 
@@ -155,9 +153,9 @@ mod tests {
         let mut ranges = Ranges::default();
         ranges.join(1, 7);
         ranges.join(16, 4);
-        assert_eq!(ranges.find(3, 4), Some(16));
-        assert_eq!(ranges.find(4, 4), Some(16));
-        assert_eq!(ranges.find(5, 1), Some(1));
+        assert_eq!(ranges.find(3, 4), Some((4, 16)));
+        assert_eq!(ranges.find(4, 4), Some((4, 16)));
+        assert_eq!(ranges.find(5, 1), Some((7, 1)));
         assert_eq!(ranges.find(5, 4), None);
         assert_eq!(ranges.find(8, 1), None);
     }

@@ -18,6 +18,7 @@ use crate::{
     samples::{Quantiles, Samples},
     system::{
         blades::{Blades, Setup},
+        operator::Operator,
         placement::{Awake, Placement, Sharing},
         task::Task,
         worker::Worker,
@@ -103,7 +104,8 @@ fn system(run: &Run, placement: &Placement, interrupt: &Interrupt) -> Result<Sys
         by_thread: userfault::start(Handler::Thread, placement, interrupt)?,
         by_process: userfault::start(Handler::Process, placement, interrupt)?,
     };
-    let measured = on(&mut blades, &mut local, run, interrupt);
+    let measured = Operator::connect()
+        .and_then(|operator| on(&mut blades, &operator, &mut local, run, interrupt));
     measured.map_err(|error| blades.explained(error))
 }
 
@@ -113,7 +115,13 @@ struct Local {
     by_process: Worker,
 }
 
-fn on(blades: &mut Blades, local: &mut Local, run: &Run, interrupt: &Interrupt) -> Result<System> {
+fn on(
+    blades: &mut Blades,
+    operator: &Operator,
+    local: &mut Local,
+    run: &Run,
+    interrupt: &Interrupt,
+) -> Result<System> {
     let mut userfault = Samples::default();
     let mut by_process = Samples::default();
     let mut transitions = Transitions::default();
@@ -127,7 +135,7 @@ fn on(blades: &mut Blades, local: &mut Local, run: &Run, interrupt: &Interrupt) 
         };
         userfault.add(local.by_thread.times(&task)?);
         by_process.add(local.by_process.times(&task)?);
-        transitions.round(blades, batch, interrupt)?;
+        transitions.round(blades, operator, batch, interrupt)?;
     }
     progress("evicting");
     let evicting = eviction::measure(blades, run.evict_ms)?;

@@ -16,6 +16,8 @@ use crate::{samples::Quantiles, system::placement::Sharing};
 
 /// The most that I->S may take, in sums of the limits.
 const I_S_BOUND: f64 = 1.5;
+/// The most that a first touch may take, in times of I->S.
+const FIRST_TOUCH_BOUND: f64 = 1.5;
 /// The most that M->S and M->M may take, in times of I->S.
 const M_BOUND: f64 = 2.5;
 
@@ -66,6 +68,7 @@ pub(super) struct Limits {
 #[derive(Debug, Serialize)]
 pub(super) struct Ratios {
     i_s_to_sum: f64,
+    first_touch_to_i_s: f64,
     m_s_to_i_s: f64,
     m_m_to_i_s: f64,
 }
@@ -93,7 +96,8 @@ impl Report {
             transitions,
             ..
         } = measured;
-        let p50 = |transition| transitions[&Kind::of(transition).key()].times.p50_us;
+        let of = |kind: Kind| transitions[&kind.key()].times.p50_us;
+        let p50 = |transition| of(Kind::of(transition));
         let sum_us = userfault.p50_us + network.p50_us;
         let i_s = p50(Transition::InvalidToShared);
         Self {
@@ -110,6 +114,7 @@ impl Report {
             sum_us,
             ratios: Ratios {
                 i_s_to_sum: i_s / sum_us,
+                first_touch_to_i_s: of(Kind::FIRST_TOUCH) / i_s,
                 m_s_to_i_s: p50(Transition::ModifiedToShared) / i_s,
                 m_m_to_i_s: p50(Transition::ModifiedToModified) / i_s,
             },
@@ -123,11 +128,13 @@ impl Report {
     pub(super) fn complaints(&self) -> Vec<String> {
         let Ratios {
             i_s_to_sum,
+            first_touch_to_i_s,
             m_s_to_i_s,
             m_m_to_i_s,
         } = self.ratios;
         let bounds = [
             ("I->S", i_s_to_sum, I_S_BOUND, "the sum of the limits"),
+            ("first touch", first_touch_to_i_s, FIRST_TOUCH_BOUND, "I->S"),
             ("M->S", m_s_to_i_s, M_BOUND, "I->S"),
             ("M->M", m_m_to_i_s, M_BOUND, "I->S"),
         ];
@@ -196,7 +203,7 @@ impl Report {
                 quantiles.count.to_string(),
                 format!("{:.2}", quantiles.p50_us / sum),
                 format!("{:.2}", quantiles.p50_us / i_s),
-                bound(kind.transition),
+                bound(kind),
             ]);
         }
         for column in 1..=6 {
@@ -212,14 +219,15 @@ fn micros(micros: f64) -> String {
     format!("{micros:.1}")
 }
 
-fn bound(transition: Transition) -> String {
-    match transition {
-        Transition::InvalidToShared => format!("{I_S_BOUND} sums"),
-        Transition::ModifiedToShared | Transition::ModifiedToModified => format!("{M_BOUND} I->S"),
-        Transition::SharedToShared
-        | Transition::InvalidToModified
-        | Transition::SharedToModified
-        | Transition::Owned => String::new(),
+fn bound(kind: Kind) -> String {
+    const I_S: Kind = Kind::of(Transition::InvalidToShared);
+    const M_S: Kind = Kind::of(Transition::ModifiedToShared);
+    const M_M: Kind = Kind::of(Transition::ModifiedToModified);
+    match kind {
+        Kind::FIRST_TOUCH => format!("{FIRST_TOUCH_BOUND} I->S"),
+        I_S => format!("{I_S_BOUND} sums"),
+        M_S | M_M => format!("{M_BOUND} I->S"),
+        _ => String::new(),
     }
 }
 
@@ -236,9 +244,14 @@ mod tests {
     }
 
     fn report(i_s: f64, m_s: f64) -> Report {
-        let p50 = |transition| match transition {
-            Transition::InvalidToShared => i_s,
-            Transition::ModifiedToShared => m_s,
+        report_with(15.0, i_s, m_s)
+    }
+
+    fn report_with(first_touch: f64, i_s: f64, m_s: f64) -> Report {
+        let p50 = |kind: Kind| match kind.key().as_str() {
+            "first_touch" => first_touch,
+            "i_s" => i_s,
+            "m_s" => m_s,
             _ => 20.0,
         };
         Report::new(Measured {
@@ -252,7 +265,7 @@ mod tests {
                 .into_iter()
                 .map(|kind| {
                     let transition = MeasuredTransition {
-                        times: quantiles(p50(kind.transition)),
+                        times: quantiles(p50(kind)),
                         agent_p50_us: 7.0,
                     };
                     (kind.key(), transition)
@@ -275,7 +288,16 @@ mod tests {
                 "{key}"
             );
         }
-        for name in ["i_s", "s_s", "i_m", "s_m", "s_m_several", "m_s", "m_m"] {
+        for name in [
+            "first_touch",
+            "i_s",
+            "s_s",
+            "i_m",
+            "s_m",
+            "s_m_several",
+            "m_s",
+            "m_m",
+        ] {
             let of = |key| json.pointer(&format!("/transitions/{name}/{key}"));
             assert!(of("p50_us").is_some_and(|value| value.is_f64()), "{name}");
             assert!(of("p99_us").is_some_and(|value| value.is_f64()), "{name}");
@@ -301,6 +323,9 @@ mod tests {
             "M->S takes 3.00 times as long as I->S, more than 2.5",
         ];
         assert_eq!(report(20.0, 60.0).complaints(), expected);
+        let slow = report_with(19.2, 12.0, 24.0);
+        let expected = ["first touch takes 1.60 times as long as I->S, more than 1.5"];
+        assert_eq!(slow.complaints(), expected);
     }
 
     #[test]
@@ -310,6 +335,10 @@ mod tests {
         assert_eq!(lines.len(), 1 + 4 + MEASURED.len() + 2, "{text}");
         assert!(lines[1].starts_with("limit: resolved locally"));
         let words: Vec<_> = lines[5].split_whitespace().collect();
+        let first_touch = ["first", "touch", "15.0", "30.0", "7.0", "5000"];
+        assert_eq!(words[..6], first_touch);
+        assert_eq!(words[6..], ["1.36", "1.25", "1.5", "I->S"]);
+        let words: Vec<_> = lines[6].split_whitespace().collect();
         assert_eq!(
             words,
             [
@@ -317,7 +346,7 @@ mod tests {
             ]
         );
         assert!(
-            lines[13].contains("20000 by 1 thread, 30000 by 8"),
+            lines[14].contains("20000 by 1 thread, 30000 by 8"),
             "{text}"
         );
     }

@@ -3,6 +3,10 @@
 //!
 //! Every page lies in a region of its own, and every round in fresh memory, which is freed at its
 //! end: so nothing that one access does is part of another's time, and nothing is ever evicted.
+//!
+//! A region of fresh memory has no slot in the directory, and gets one by its first touch. That is a kind of its own; all
+//! others are measured on regions that have one. Where no blade is to have a region, it is reset after its first touch:
+//! its blades give it up, and it keeps its slot.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +22,7 @@ use crate::{
     samples::Samples,
     system::{
         blades::{Blades, CACHE},
+        operator::Operator,
         task::{Access, Task},
     },
 };
@@ -48,6 +53,8 @@ struct Step {
     blade: usize,
     access: Access,
     pages: Pages,
+    /// Whether the pages' regions are reset before.
+    resets: bool,
     kind: Kind,
     /// Whether its times count; otherwise it prepares others.
     counts: bool,
@@ -58,8 +65,36 @@ const fn step(blade: usize, access: Access, pages: Pages, transition: Transition
         blade,
         access,
         pages,
+        resets: false,
         kind: Kind::of(transition),
         counts: true,
+    }
+}
+
+/// On regions that have no slot.
+const fn first_touch(blade: usize, access: Access, pages: Pages, transition: Transition) -> Step {
+    Step {
+        kind: Kind {
+            transition,
+            case: Case::FirstTouch,
+        },
+        ..step(blade, access, pages, transition)
+    }
+}
+
+/// One that only prepares others.
+const fn before(step: Step) -> Step {
+    Step {
+        counts: false,
+        ..step
+    }
+}
+
+/// On regions that are reset before.
+const fn after_reset(step: Step) -> Step {
+    Step {
+        resets: true,
+        ..step
     }
 }
 
@@ -67,49 +102,73 @@ const fn step(blade: usize, access: Access, pages: Pages, transition: Transition
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     /// The transition of the directory.
-    pub(super) transition: Transition,
-    /// Whether several blades are invalidated for it.
-    several: bool,
+    transition: Transition,
+    case: Case,
+}
+
+/// What tells kinds of the same transition apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// The region has a slot, and at most one blade is invalidated.
+    Usual,
+    /// Several blades are invalidated.
+    Several,
+    /// The region has no slot yet.
+    FirstTouch,
 }
 
 impl Kind {
-    /// The one where at most one blade is invalidated.
+    /// The first read of a region.
+    pub(super) const FIRST_TOUCH: Self = Self {
+        transition: Transition::InvalidToShared,
+        case: Case::FirstTouch,
+    };
+
+    /// The one where the region has a slot, and at most one blade is invalidated.
     pub(super) const fn of(transition: Transition) -> Self {
         Self {
             transition,
-            several: false,
+            case: Case::Usual,
         }
     }
 
     const fn several(transition: Transition) -> Self {
         Self {
             transition,
-            several: true,
+            case: Case::Several,
         }
     }
 
     /// Its name, for people.
     pub(super) fn name(self) -> String {
         let name = self.transition.name();
-        match self.several {
-            true => format!("{name} (two)"),
-            false => name.to_owned(),
+        match self.case {
+            Case::Usual => name.to_owned(),
+            Case::Several => format!("{name} (two)"),
+            Case::FirstTouch => "first touch".to_owned(),
         }
     }
 
     /// Its name in JSON: `i_s`.
     pub(super) fn key(self) -> String {
         let key = self.transition.name().to_lowercase().replace("->", "_");
-        match self.several {
-            true => key + "_several",
-            false => key,
+        match self.case {
+            Case::Usual => key,
+            Case::Several => key + "_several",
+            Case::FirstTouch => "first_touch".to_owned(),
         }
     }
 }
 
 /// What happens to a round's pages.
-const STEPS: [Step; 10] = [
-    step(0, Access::Read, Pages::Read, Transition::InvalidToShared),
+const STEPS: [Step; 12] = [
+    first_touch(0, Access::Read, Pages::Read, Transition::InvalidToShared),
+    after_reset(step(
+        0,
+        Access::Read,
+        Pages::Read,
+        Transition::InvalidToShared,
+    )),
     step(1, Access::Read, Pages::Read, Transition::SharedToShared),
     step(0, Access::Write, Pages::Read, Transition::SharedToModified),
     step(1, Access::Read, Pages::Read, Transition::ModifiedToShared),
@@ -120,20 +179,30 @@ const STEPS: [Step; 10] = [
         Pages::Read,
         Transition::ModifiedToModified,
     ),
-    step(
+    before(first_touch(
         0,
         Access::Write,
         Pages::Written,
         Transition::InvalidToModified,
-    ),
-    Step {
-        counts: false,
-        ..step(1, Access::Read, Pages::Spread, Transition::InvalidToShared)
-    },
-    Step {
-        counts: false,
-        ..step(2, Access::Read, Pages::Spread, Transition::SharedToShared)
-    },
+    )),
+    after_reset(step(
+        0,
+        Access::Write,
+        Pages::Written,
+        Transition::InvalidToModified,
+    )),
+    before(first_touch(
+        1,
+        Access::Read,
+        Pages::Spread,
+        Transition::InvalidToShared,
+    )),
+    before(step(
+        2,
+        Access::Read,
+        Pages::Spread,
+        Transition::SharedToShared,
+    )),
     Step {
         kind: Kind::several(Transition::SharedToModified),
         ..step(
@@ -146,7 +215,8 @@ const STEPS: [Step; 10] = [
 ];
 
 /// What is measured, in the report's order.
-pub(super) const MEASURED: [Kind; 7] = [
+pub(super) const MEASURED: [Kind; 8] = [
+    Kind::FIRST_TOUCH,
     Kind::of(Transition::InvalidToShared),
     Kind::of(Transition::SharedToShared),
     Kind::of(Transition::InvalidToModified),
@@ -173,6 +243,7 @@ impl Transitions {
     pub(super) fn round(
         &mut self,
         blades: &mut Blades,
+        operator: &Operator,
         batch: usize,
         interrupt: &Interrupt,
     ) -> Result<()> {
@@ -180,12 +251,17 @@ impl Transitions {
         let first = blades.map(3 * half)?;
         for step in STEPS {
             interrupt.check()?;
+            let first = match step.pages {
+                Pages::Read => first,
+                Pages::Written => first + half,
+                Pages::Spread => first + 2 * half,
+            };
+            if step.resets {
+                let mut pages = (0..batch as u64).map(|number| first + number * STRIDE);
+                pages.try_for_each(|page| operator.reset_region(page))?;
+            }
             let task = Task::Touch {
-                first: match step.pages {
-                    Pages::Read => first,
-                    Pages::Written => first + half,
-                    Pages::Spread => first + 2 * half,
-                },
+                first,
                 stride: STRIDE,
                 count: batch,
                 access: step.access,
@@ -278,8 +354,18 @@ mod tests {
         let keys = MEASURED.map(Kind::key);
         assert_eq!(
             keys,
-            ["i_s", "s_s", "i_m", "s_m", "s_m_several", "m_s", "m_m"]
+            [
+                "first_touch",
+                "i_s",
+                "s_s",
+                "i_m",
+                "s_m",
+                "s_m_several",
+                "m_s",
+                "m_m"
+            ]
         );
+        assert_eq!(Kind::FIRST_TOUCH.name(), "first touch");
     }
 
     #[test]
@@ -295,16 +381,24 @@ mod tests {
     fn steps_are_the_transitions_that_they_say() {
         #[derive(Clone, Copy, PartialEq)]
         enum State {
+            /// Without a slot.
+            Untouched,
             Invalid,
             Shared([bool; 3]),
             Modified(usize),
         }
-        let mut states = [State::Invalid; 3];
+        let mut states = [State::Untouched; 3];
         for step in STEPS {
             let state = &mut states[step.pages as usize];
+            if step.resets {
+                assert!(*state != State::Untouched, "there is nothing to reset");
+                *state = State::Invalid;
+            }
+            let is_first = *state == State::Untouched;
+            assert_eq!(step.kind.case == Case::FirstTouch, is_first);
             let transition = match (*state, step.access) {
-                (State::Invalid, Access::Read) => Transition::InvalidToShared,
-                (State::Invalid, Access::Write) => Transition::InvalidToModified,
+                (State::Untouched | State::Invalid, Access::Read) => Transition::InvalidToShared,
+                (State::Untouched | State::Invalid, Access::Write) => Transition::InvalidToModified,
                 (State::Shared(holders), Access::Read) => {
                     assert!(!holders[step.blade], "this would be no fault");
                     Transition::SharedToShared
@@ -312,7 +406,8 @@ mod tests {
                 (State::Shared(holders), Access::Write) => {
                     let others =
                         (0..holders.len()).filter(|&blade| blade != step.blade && holders[blade]);
-                    let expected = if step.kind.several { 2 } else { 1 };
+                    let is_of_several = step.kind.case == Case::Several;
+                    let expected = if is_of_several { 2 } else { 1 };
                     assert_eq!(others.count(), expected, "so many are invalidated");
                     Transition::SharedToModified
                 }
@@ -330,7 +425,7 @@ mod tests {
                 (before, Access::Read) => {
                     let mut holders = match before {
                         State::Shared(holders) => holders,
-                        State::Invalid | State::Modified(_) => [false; 3],
+                        State::Untouched | State::Invalid | State::Modified(_) => [false; 3],
                     };
                     if let State::Modified(owner) = before {
                         holders[owner] = true;

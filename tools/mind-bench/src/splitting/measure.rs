@@ -8,13 +8,14 @@ use mind_cli::Interrupt;
 
 use super::{
     report::{FalseInvalidations, Passes, Probe, Report, Slots},
-    round::{self, Look, Operator, Round, WRITERS},
+    round::{self, Look, Round, WRITERS},
 };
 use crate::{
     output::progress,
     samples::Samples,
     system::{
         blades::{Blades, Setup},
+        operator::Operator,
         placement::{Awake, Placement},
     },
 };

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mind_common::addr::{INITIAL_REGION_ORDER, PAGE_SIZE};
-use mind_connection::{Client, Endpoint, endpoint::DEFAULT_SOCKET};
-use tokio::runtime::{Builder, Runtime};
 
 use crate::system::{
     blades::{Blades, CACHE},
+    operator::Operator,
     task::{Answer, Task},
 };
 
@@ -23,15 +22,7 @@ pub(super) const MOST_REGIONS: u64 = CACHE / PAGE_SIZE as u64 / 2;
 const LOADS_PER_MS: u64 = 1;
 /// How often the controller is asked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long it may take to answer.
-const LIMIT: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
-
-/// An operator, who asks how regions are split.
-pub(super) struct Operator {
-    client: Client,
-    runtime: Runtime,
-}
 
 /// What the controller said, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,31 +50,18 @@ pub(super) struct Round {
     pub(super) length: Duration,
 }
 
-impl Operator {
-    /// Connects to the testbed's controller.
-    pub(super) fn connect() -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let endpoint: Endpoint = DEFAULT_SOCKET.parse().map_err(anyhow::Error::msg)?;
-        let connect = Client::connect(endpoint, "mind-bench", LIMIT);
-        let (client, _) = runtime.block_on(connect)?;
-        Ok(Self { client, runtime })
-    }
-
-    fn look(&self, begin: Instant) -> Result<Look> {
-        let status = self.runtime.block_on(self.client.status())?;
+impl Look {
+    /// Asks the controller.
+    fn take(operator: &Operator, begin: Instant) -> Result<Self> {
+        let status = operator.status()?;
         let splitting = status.splitting.unwrap_or_default();
-        Ok(Look {
+        Ok(Self {
             at: begin.elapsed(),
             falsely: splitting.false_invalidations,
             splits: splitting.splits,
             merges: splitting.merges,
             slots: status.slots_used,
         })
-    }
-
-    fn pause(&self) {
-        self.runtime
-            .block_on(async { tokio::time::sleep(LOOK).await });
     }
 }
 
@@ -105,7 +83,7 @@ pub(super) fn run(
         ..Round::default()
     };
     let begin = Instant::now();
-    round.looks.push(operator.look(begin)?);
+    round.looks.push(Look::take(operator, begin)?);
     for writer in 0..WRITERS {
         blades.worker(writer).begin(&Task::WriteEach {
             first: first + writer as u64 * PAGE_SIZE as u64,
@@ -121,8 +99,8 @@ pub(super) fn run(
         millis,
     })?;
     while begin.elapsed() < round.length {
-        round.looks.push(operator.look(begin)?);
-        operator.pause();
+        round.looks.push(Look::take(operator, begin)?);
+        operator.pause(LOOK);
     }
     for writer in 0..WRITERS {
         let worker = blades.worker(writer);

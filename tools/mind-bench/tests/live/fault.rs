@@ -12,7 +12,7 @@ fn a_fault_has_all_figures() {
     for limit in ["userfault_us", "network_us"] {
         report.figure(&format!("/limits/{limit}"));
     }
-    for name in ["i_s", "s_s", "i_m", "s_m", "m_s", "m_m"] {
+    for name in ["first_touch", "i_s", "s_s", "i_m", "s_m", "m_s", "m_m"] {
         let [p50, p99, count] = ["p50_us", "p99_us", "count"]
             .map(|figure_of| report.figure(&format!("/transitions/{name}/{figure_of}")));
         assert!(p50 <= p99, "{name}");

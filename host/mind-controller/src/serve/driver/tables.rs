@@ -59,6 +59,19 @@ const fn first_of(block: u64) -> Va {
     Va(block << BLOCK_SHIFT)
 }
 
+/// The first of some blocks, as many as are looked at in one act, by number; and where to go on, if there are more.
+fn first_blocks(blocks: impl Iterator<Item = u64>) -> (Vec<u64>, Option<Va>) {
+    let mut first = BTreeSet::new();
+    let mut beyond: Option<u64> = None;
+    for block in blocks {
+        first.insert(block);
+        if first.len() > MOST_BLOCKS {
+            beyond = beyond.into_iter().chain(first.pop_last()).min();
+        }
+    }
+    (first.into_iter().collect(), beyond.map(first_of))
+}
+
 impl Tables {
     /// The maps of a switch with ports at these interfaces, as they are.
     pub(super) fn new(switch: Switch, ports: Vec<u32>) -> Self {
@@ -393,13 +406,30 @@ impl Tables {
         let mut next = from.page();
         let end = to.0.div_ceil(1 << BLOCK_SHIFT);
         let (first, most_blocks) = (next.block(), MOST_BLOCKS as u64);
-        let few = 1 + u64::from(self.slots()) / SLOTS_PER_BLOCK;
-        let (blocks, beyond) = if end.saturating_sub(first) > few {
-            self.blocks_with_slots(next, to)
-        } else {
+        // The kernel is asked for each block of the range, for each that there is at all, or not before slots have said
+        // which these may be: whichever is the least.
+        let all = self.switch.directory().blocks_at_most() as u64;
+        let few = u64::from(self.slots()) / SLOTS_PER_BLOCK;
+        let (blocks, beyond) = if end.saturating_sub(first) <= 1 + all.min(few) {
             let end = end.min(first + most_blocks);
             let beyond = Some(first_of(end)).filter(|beyond| *beyond < to);
             ((first..end).collect(), beyond)
+        } else if all <= few {
+            let blocks = self.switch.directory().blocks().unwrap_or_else(|error| {
+                tracing::error!(%error, "the directory's index cannot be read");
+                Vec::new()
+            });
+            first_blocks(
+                blocks
+                    .into_iter()
+                    .filter(|block| (first..end).contains(block)),
+            )
+        } else {
+            let used = (1..self.slots()).filter_map(|number| {
+                let region = self.slot(number)?.region()?;
+                Some(region.base().block())
+            });
+            first_blocks(used.filter(|block| (first..end).contains(block)))
         };
         for block in blocks {
             next = next.max(first_of(block));
@@ -430,25 +460,6 @@ impl Tables {
             found,
             next: beyond,
         }
-    }
-
-    /// The first blocks of a range in which there are slots, as many as are looked at in one act; and where to go on, if
-    /// there may be more.
-    fn blocks_with_slots(&self, from: Va, to: Va) -> (Vec<u64>, Option<Va>) {
-        let used = (1..self.slots()).filter_map(|number| {
-            let region = self.slot(number)?.region()?;
-            let end = region.base().0 + region.size();
-            (from.0 < end && region.base() < to).then(|| region.base().block())
-        });
-        let mut first = BTreeSet::new();
-        let mut beyond: Option<u64> = None;
-        for block in used {
-            first.insert(block);
-            if first.len() > MOST_BLOCKS {
-                beyond = beyond.into_iter().chain(first.pop_last()).min();
-            }
-        }
-        (first.into_iter().collect(), beyond.map(first_of))
     }
 
     /// The same, for a list: what is new since a moment ago may be missing, which spares looking at blocks without slots.

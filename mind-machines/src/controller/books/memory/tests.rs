@@ -1,6 +1,7 @@
 //! The allocator against one state a granule.
 
 use super::*;
+use mind_common::addr::prefixes;
 use proptest::prelude::*;
 
 fn memory(capacities: &[u64]) -> Memory {
@@ -61,21 +62,70 @@ fn the_least_loaded_blade_is_asked_first() {
 }
 
 #[test]
-fn a_large_blade_takes_more_than_a_small_one() {
-    let mut memory = memory(&[4, 16]);
-    let blades: Vec<u8> = (0..10)
-        .map(|_| one(&mut memory, GRANULE).extent.blade)
-        .collect();
-    assert_eq!(blades.iter().filter(|blade| **blade == 0).count(), 2);
+fn the_least_loaded_blade_is_the_one_of_which_the_smallest_part_is_in_use() {
+    let mut memory = memory(&[8, 64]);
+    memory.add(2, GRANULE - 1);
+    let blades = [4, 8, 1, 16, 8, 1].map(|granules| one(&mut memory, granules * GRANULE).extent.blade);
+    // Parts in use before each: none; 4/8 and none; 4/8 and 8/64; 4/8 and 9/64; 4/8 and 25/64; 4/8 and 33/64.
+    assert_eq!(blades, [0, 1, 1, 1, 1, 0]);
 }
 
 #[test]
-fn a_vma_is_aligned_to_its_length_while_there_is_such_a_place() {
+fn of_blades_that_are_loaded_alike_the_one_with_the_smallest_piece_is_taken() {
+    let mut memory = memory(&[256, 256, 256]);
+    let taken = [67, 65, 64, 2].map(|granules| one(&mut memory, granules * GRANULE).extent.blade);
+    // Before the last one 67, 65 and 64 are in use: the latter two are alike, and the first of these has the smaller
+    // piece.
+    assert_eq!(taken, [0, 1, 2, 1]);
+    // Now they are 67, 67 and 64.
+    assert_eq!(one(&mut memory, GRANULE).extent.blade, 2);
+}
+
+#[test]
+fn parts_of_the_largest_blades_are_compared_exactly() {
+    let nearly = SLICE_SIZE - GRANULE;
+    let slice = |used, capacity| Slice {
+        used,
+        capacity,
+        ..Slice::default()
+    };
+    let compare = |(used, capacity), (other_used, other_capacity)| {
+        slice(used, capacity).compare_load(&slice(other_used, other_capacity))
+    };
+    assert_eq!(
+        compare((nearly, SLICE_SIZE), (SLICE_SIZE, SLICE_SIZE)),
+        Ordering::Less
+    );
+    // Their difference is less than one in 2^48.
+    assert_eq!(
+        compare((nearly - GRANULE, nearly), (nearly, SLICE_SIZE)),
+        Ordering::Less
+    );
+    assert_eq!(compare((0, GRANULE), (0, SLICE_SIZE)), Ordering::Equal);
+    assert_eq!(
+        compare((GRANULE, 2 * GRANULE), (SLICE_SIZE / 2, SLICE_SIZE)),
+        Ordering::Equal
+    );
+}
+
+#[test]
+fn a_vma_is_aligned_to_the_power_of_two_in_its_length_while_there_is_such_a_place() {
     let mut memory = memory(&[8]);
     assert_eq!(one(&mut memory, 1), home(0, 1));
-    assert_eq!(one(&mut memory, 3 * GRANULE), home(4, 3));
-    // Three are free at 1, none of them at a multiple of 4.
-    assert_eq!(one(&mut memory, 3 * GRANULE), home(1, 3));
+    assert_eq!(one(&mut memory, 3 * GRANULE), home(2, 3));
+    // Three are free at 5, and no two of them at a multiple of 2.
+    assert_eq!(one(&mut memory, 3 * GRANULE), home(5, 3));
+}
+
+#[test]
+fn a_vma_is_as_few_prefixes_as_its_pages_have_bits() {
+    let mut memory = memory(&[1 << 20]);
+    for pages in [1, 2, 3, 64, 255, 257, 2049, 12_545, 20_647] {
+        let length = pages << PAGE_SHIFT;
+        let piece = one(&mut memory, length);
+        let prefixes = prefixes(Va(piece.va), length).count();
+        assert_eq!(prefixes, pages.count_ones() as usize, "{pages} pages");
+    }
 }
 
 #[test]
@@ -86,7 +136,7 @@ fn what_no_blade_has_in_one_piece_is_put_together() {
     assert_eq!(extents, [extent(1, 0, 8), extent(0, 0, 2)]);
     assert_eq!(pieces[1].va, pieces[0].end());
     assert!(!pieces[0].is_home() && !pieces[1].is_home());
-    assert_eq!(pieces[0].va % (16 * GRANULE), 0);
+    assert_eq!(pieces[0].va % (8 * GRANULE), 0);
     // What is left is at home where it was.
     assert_eq!(one(&mut memory, 2 * GRANULE), home(2, 2));
     let (length, free) = (GRANULE, 0);
