@@ -206,8 +206,8 @@ pub struct VmaStatus {
     pub domain: u32,
     /// That domain's name.
     pub domain_name: String,
-    /// The name of the memory blade that stores its pages.
-    pub memory: String,
+    /// The names of the memory blades that store its pages, by number: one, or several if none had room for all.
+    pub memory: Vec<String>,
     /// The name of the area that it is, if it has one.
     pub area: Option<String>,
     /// How often it was mapped or opened, less how often it was unmapped.

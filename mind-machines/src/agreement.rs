@@ -214,12 +214,15 @@ fn of_region(slot: u32, at: &Slot, controller: &Controller) -> Option<Disagreeme
     let is_mapped = |region: Region| {
         let vma = vmas.vma_with(region.base());
         vma.is_some_and(|vma| {
-            let end = vma.va().0 + vma.extent.length;
+            let piece = vma.piece_at(region.base());
+            let end = piece.map_or(0, |piece| piece.end());
             !vma.is_closing && region.base().0 + region.size() <= end
         })
     };
     let waits_for_blade = |region: Region| {
-        let blade = region.base().slice();
+        let blade = books
+            .piece_at(region.base())
+            .map(|piece| piece.extent.blade);
         blade.is_some_and(|blade| books.blades.here_memory(blade).is_none())
             && vmas.vma_with(region.base()).is_none()
             && books.has_memory_for(region)

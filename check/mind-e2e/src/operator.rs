@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use mind_api::{
     Errno, Failure, Reply, Request,
     message::{RegionChange, Registration},
-    operator::{Discrepancy, Status},
+    operator::{Discrepancy, Status, VmaStatus},
 };
 use mind_connection::{Client, ClientError, client::ReceivedCommand};
 use netns_setup::Plan;
@@ -47,6 +47,15 @@ impl Operator {
     /// When it does not answer.
     pub fn status(&self) -> Result<Status> {
         Ok(self.runtime.block_on(self.client.status())?)
+    }
+
+    /// All vmas, by address.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn vmas(&self) -> Result<Vec<VmaStatus>> {
+        Ok(self.runtime.block_on(self.client.vmas())?)
     }
 
     /// Lets the controller change the region of an address; returns whether it did: a region that

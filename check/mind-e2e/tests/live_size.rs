@@ -13,6 +13,7 @@ fn main() -> ExitCode {
             ("every_blade_is_ready", ready),
             ("a_page_goes_round_eight_blades", turns),
             ("eight_blades_lose_no_write_in_any_memory", lanes),
+            ("an_area_may_be_larger_than_any_memory_blade", large),
             ("books_tables_and_blades_agree", agrees),
         ],
         || Bed::up(8, 8, 1 << 20),
@@ -62,6 +63,21 @@ fn lanes(bed: &Bed) -> Result<()> {
     for (number, blade) in BLADES.iter().rev().enumerate() {
         domain.run(blade, &format!("{} lanes-sum {sum}", area(number)))?;
     }
+    domain.end()
+}
+
+/// A memory blade of the testbed has 64 MiB, this area half as much again.
+fn large(bed: &Bed) -> Result<()> {
+    const AREA: &str = "--area large --pages 24576";
+    let domain = Domain::new(bed, "large")?;
+    domain.run("c0", &format!("{AREA} fill"))?;
+    let vmas = bed.operator()?.vmas()?;
+    let vma = vmas.iter().find(|vma| vma.area.as_deref() == Some("large"));
+    ensure!(vma.is_some_and(|vma| vma.memory.len() > 1), "{vmas:#?}");
+    domain.run("c5", &format!("{AREA} check 1"))?;
+    // It is zeroed when it is freed, wherever it was, and its addresses are given out again.
+    domain.run("c3", &format!("{AREA} free"))?;
+    domain.run("c6", "--pages 24576 fresh 2")?;
     domain.end()
 }
 

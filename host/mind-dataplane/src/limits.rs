@@ -31,7 +31,7 @@ impl Default for SwitchLimits {
             interfaces: 1024,
             domains: 4096,
             protection: 65_536,
-            translation: 4096,
+            translation: 262_144,
             slots: 30_001,
             tries: MAX_TRIES,
             log_verdicts: false,

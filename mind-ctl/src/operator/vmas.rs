@@ -41,7 +41,7 @@ fn as_text(vmas: &[VmaStatus]) -> String {
             vma.domain_name.clone(),
             vma.area.clone().unwrap_or_default(),
             access(&vma.access),
-            vma.memory.clone(),
+            vma.memory.join(" "),
             vma.users.to_string(),
             vma.regions.to_string(),
             vma.lost.to_string(),

@@ -17,7 +17,7 @@ use super::{
     books::{
         PAGE,
         blades::{Incarnation, Port, slice_of},
-        domains::Vma,
+        domains::Domain,
         records, tables,
     },
     index::Errand,
@@ -396,25 +396,27 @@ impl Controller {
         first.into_iter().map(begin).collect()
     }
 
-    /// All vmas of a memory blade that is gone are lost: no access of them is allowed any more, to regions that have slots
-    /// or not. The entries of the table that change.
+    /// What a memory blade that is gone keeps of vmas is lost: no access to it is allowed any more, to regions that have
+    /// slots or not. The entries of the table that change.
     fn lose_vmas(&mut self, number: u8, incarnation: Incarnation) -> Vec<tables::Key> {
         let mut keys = Vec::new();
         let blade = self.name_of(incarnation);
-        let (slice, _) = slice_of(number);
-        let end = slice.base.0 + slice.size();
-        let vmas = self.books.domains.vmas_from(slice.base);
-        let vmas: Vec<Va> = vmas.map(Vma::va).take_while(|va| va.0 < end).collect();
+        let vmas: Vec<Va> = self.books.domains.kept_by(number, Va(0)).collect();
         for va in vmas {
             let Some(vma) = self.books.domains.vma_mut(va) else {
                 continue;
             };
-            vma.is_lost = true;
-            let (domain, length) = (vma.domain, vma.length);
-            if !vma.is_closing && !seeded!(LostStaysAllowed) {
-                keys.extend(self.allow(domain, va, length, PermissionClass::Lost));
+            let its = vma.pieces.iter();
+            let its = its.filter(|piece| piece.extent.blade == number);
+            vma.lost_pieces.extend(its.map(|piece| piece.va));
+            let (domain, is_closing) = (vma.domain, vma.is_closing);
+            let lost: Vec<_> = vma.lost_ranges().collect();
+            for (from, to) in lost {
+                if !is_closing && !seeded!(LostStaysAllowed) {
+                    keys.extend(self.allow(domain, Va(from), to - from, PermissionClass::Lost));
+                }
+                self.note_loss(Va(from), &blade);
             }
-            self.note_loss(va, &blade);
             let blade = blade.clone();
             self.event(Event::VmaLost { domain, va, blade });
         }
@@ -435,34 +437,31 @@ impl Controller {
         };
         if let Some(from) = next {
             let act = Act::Lose {
-                memory: incarnation.number,
+                kept: self.books.kept_by(incarnation.number),
                 from,
                 most: self.config.sweep,
             };
             return self.act(id, operation, act, Task::Lose(incarnation, from));
         }
-        let (slice, _) = slice_of(incarnation.number);
-        let task = Task::FlushLost(incarnation.number, slice.base);
+        let task = Task::FlushLost(incarnation.number, Va(0));
         operation.tasks.push(task);
     }
 
     /// Blades drop what they have of vmas that are lost with a memory blade, of some at once: accesses that would hit
     /// fail, too.
     pub(super) fn flush_lost(&mut self, operation: &mut Operation, number: u8, from: Va) {
-        let (slice, _) = slice_of(number);
-        let end = slice.base.0 + slice.size();
         let most = self.config.batch.max(1);
-        let vmas = self.books.domains.vmas_from(from);
-        let vmas = vmas.take_while(|vma| vma.va().0 < end);
+        let vmas = self.books.domains.kept_by(number, from);
         let mut vmas: Vec<_> = vmas.take(most + 1).collect();
         let next = (vmas.len() > most).then(|| vmas.pop()).flatten();
-        let next = next.map(Vma::va);
-        let lost = vmas.iter().filter(|vma| vma.is_lost && !vma.is_closing);
-        let flush = |vma: &&Vma| {
-            let blades = self.books.domains.get(vma.domain)?.blades();
-            Some(Task::Flush(blades, vma.va().0, vma.end()))
-        };
-        let flushes: Vec<_> = lost.filter_map(flush).collect();
+        let vmas = vmas.iter().filter_map(|va| self.books.domains.vma(*va));
+        let flushes = vmas.filter(|vma| !vma.is_closing).flat_map(|vma| {
+            let domain = self.books.domains.get(vma.domain);
+            let blades = domain.map(Domain::blades).unwrap_or_default();
+            let its = vma.lost_ranges();
+            its.map(move |(from, to)| Task::Flush(blades, from, to))
+        });
+        let flushes: Vec<_> = flushes.collect();
         let begin = |flush| self.begin(Claim::default(), None, vec![flush]);
         let flushing = flushes.into_iter().map(begin).collect();
         if let Some(next) = next {

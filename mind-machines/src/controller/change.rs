@@ -10,7 +10,7 @@ use mind_api::message::{Command, OnLoss};
 #[cfg(feature = "model")]
 use mind_common::serial::Episode;
 use mind_common::{
-    addr::{PAGE_SHIFT, Region, SLICE_SHIFT},
+    addr::Region,
     directory::{
         Word,
         machine::{Loss, on_loss},
@@ -546,22 +546,19 @@ impl Controller {
             .collect();
         regions.sort_unstable();
         for region in regions {
-            let memory = region.base().slice();
-            let memory = memory.and_then(|number| {
-                self.memories()
-                    .into_iter()
-                    .find(|memory| memory.number == number)
-            });
-            let first = (region.base().0 & ((1 << SLICE_SHIFT) - 1)) >> PAGE_SHIFT;
-            let count = region.size() >> PAGE_SHIFT;
+            let (base, size) = (region.base().0, region.size());
+            // A region is within one piece.
+            let piece = self.books.piece_at(region.base());
+            let Some(part) = piece.and_then(|piece| piece.part(base, base + size)) else {
+                continue;
+            };
+            let memory = self.books.blades.here_memory(part.extent.blade);
             if let Some(memory) = memory {
-                self.order(
-                    id,
-                    operation,
-                    memory,
-                    Command::FencePages { first, count },
-                    None,
-                );
+                let command = Command::FencePages {
+                    first: part.extent.first_page(),
+                    count: part.extent.pages(),
+                };
+                self.order(id, operation, memory, command, None);
             }
         }
         operation.waits = Waits::Orders;

@@ -249,7 +249,7 @@ impl Controller {
             Request::ReportLoss { va } => {
                 let page = Va(va);
                 let vma = self.books.domains.vma_at(page);
-                if vma.is_some_and(|vma| vma.is_lost) {
+                if vma.is_some_and(|vma| vma.is_lost_at(page)) {
                     // That was noted when its memory blade went.
                     self.finish(operation, VecDeque::new(), Ok(Reply::Done), is_kept);
                     return Ok(());

@@ -223,11 +223,11 @@ pub enum Act {
         /// How many slots at most.
         most: u32,
     },
-    /// Make the regions of some slots lost, as far as they are in the slice of a memory blade that is gone
+    /// Make the regions of some slots lost, as far as a memory blade kept them that is gone
     /// ([`lose`](super::procedure::lose)). [`Seen::Swept`].
     Lose {
-        /// The memory blade.
-        memory: u8,
+        /// What it kept: first addresses, and the addresses after the last, by address.
+        kept: Vec<(u64, u64)>,
         /// From which slot on.
         from: u32,
         /// How many slots at most.
@@ -259,6 +259,13 @@ pub enum Act {
         /// What has changed.
         changes: Vec<records::Change>,
     },
+}
+
+/// Whether an address is in one of some ranges, by address.
+pub fn is_within(ranges: &[(u64, u64)], va: Va) -> bool {
+    let after = ranges.partition_point(|(from, _)| *from <= va.0);
+    let before = after.checked_sub(1).map(|at| ranges[at]);
+    before.is_some_and(|(_, to)| va.0 < to)
 }
 
 /// What came of an act.

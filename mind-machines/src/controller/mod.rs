@@ -116,8 +116,8 @@ pub struct Controller {
     books: Books,
     /// What the tables hold, as far as this controller has put it there or read it.
     installed: BTreeMap<tables::Key, tables::Value>,
-    /// Memory that was freed, and that no packet can find any more, by its first address.
-    cleared: BTreeSet<u64>,
+    /// Memory that was freed, and that no packet can find any more, by its blade and first address.
+    cleared: BTreeSet<(u8, u64)>,
     /// Which regions are split and merged.
     splitting: Option<Splitting>,
     /// The slot at which the next look for slots that can be done without begins.

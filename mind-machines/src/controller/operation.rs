@@ -213,16 +213,17 @@ pub(super) enum Zeroing {
     /// The next part is chosen.
     Next,
     /// No region is left in this part.
-    Freed(super::books::memory::Extent),
+    Freed(super::books::memory::Piece),
     /// The memory blade was told to zero it.
-    Ordered(super::books::memory::Extent),
+    Ordered(super::books::memory::Piece),
 }
 
 /// A vma that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Mapping {
     pub(super) domain: u32,
-    pub(super) extent: super::books::memory::Extent,
+    /// Its addresses and memory, by address.
+    pub(super) pieces: Vec<super::books::memory::Piece>,
     pub(super) length: u64,
     pub(super) access: Access,
     /// With the process that opens it, for an area.

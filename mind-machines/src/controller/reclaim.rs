@@ -264,10 +264,10 @@ impl Controller {
         }
     }
 
-    /// Whether a region's vma is lost, so that no packet asks for it any more.
+    /// Whether a region is lost with its memory blade, so that no packet asks for it any more.
     fn is_lost_with_memory(&self, region: Region) -> bool {
         let vma = self.books.domains.vma_with(region.base());
-        vma.is_some_and(|vma| vma.is_lost)
+        vma.is_some_and(|vma| vma.is_lost_at(region.base()))
     }
 
     /// The region that was found is given up by all blades, and then by its slot, if no blade has it again.

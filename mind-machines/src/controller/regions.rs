@@ -1,7 +1,7 @@
 //! What is done with the regions of a range: they are freed, flushed, given up; and memory that was freed is
 //! zeroed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use mind_api::{
     errno::{Errno, Failure},
@@ -17,13 +17,15 @@ use super::{
     Act, Controller, Entry, OperationId, Output, Seen,
     books::{
         PAGE,
-        blades::{Incarnation, slice_of},
-        memory::{Extent, GRANULE},
-        records,
+        blades::Incarnation,
+        memory::{GRANULE, Piece},
+        records, tables,
     },
     change::Changing,
     index::Errand,
-    operation::{Claim, Counting, Finding, Operation, Purpose, Syncing, Task, Waits, Zeroing},
+    operation::{
+        Claim, Counting, Finding, Operation, Otherwise, Purpose, Syncing, Task, Waits, Zeroing,
+    },
     procedure::Change,
 };
 
@@ -226,7 +228,7 @@ impl Controller {
                     entry: Some(here),
                     ..finding
                 };
-                return match self.fits_in_vma(here.region.whole()) {
+                return match self.fits_in_piece(here.region.whole()) {
                     true => operation.tasks.push(Task::FindRegion(finding)),
                     false => self.reply(id, operation, Err(unchangeable(va))),
                 };
@@ -256,11 +258,12 @@ impl Controller {
         operation.tasks.extend(changed.map(Task::Change));
     }
 
-    /// Whether a region is within one vma.
-    fn fits_in_vma(&self, region: Option<Region>) -> bool {
+    /// Whether a region is within one piece of a vma.
+    fn fits_in_piece(&self, region: Option<Region>) -> bool {
         region.is_some_and(|region| {
             let vma = self.books.domains.vma_with(region.base());
-            vma.is_some_and(|vma| region.base().0 + region.size() <= vma.va().0 + vma.extent.length)
+            let piece = vma.and_then(|vma| vma.piece_at(region.base()));
+            piece.is_some_and(|piece| region.base().0 + region.size() <= piece.end())
         })
     }
 
@@ -341,17 +344,11 @@ impl Controller {
     }
 
     /// Something of the memory blade's that was freed and can be zeroed, as much as is zeroed at once.
-    fn unclean(&self, blade: u8) -> Option<Extent> {
-        let (slice, _) = slice_of(blade);
-        let its = slice.base.0..slice.base.0 + slice.size();
-        let va = self.cleared.range(its).next()?;
-        let of_blade = self.books.unclean.get(va)?;
-        Some(Extent {
-            length: of_blade
-                .length
-                .min(self.config.zero.max(GRANULE) / GRANULE * GRANULE),
-            ..*of_blade
-        })
+    fn unclean(&self, blade: u8) -> Option<Piece> {
+        let mut its = self.cleared.range((blade, 0)..=(blade, u64::MAX));
+        let (_, va) = its.next()?;
+        let most = self.config.zero.max(GRANULE) / GRANULE * GRANULE;
+        self.books.unclean.get(va)?.part(*va, va + most)
     }
 
     /// Has memory zeroed, part by part. Before that, packets that were admitted while it was mapped leave the switch, and
@@ -366,30 +363,35 @@ impl Controller {
     ) {
         match zeroing {
             Zeroing::Next => self.zero_next(operation, blade),
-            Zeroing::Freed(extent) => {
+            Zeroing::Freed(piece) => {
                 let Some(memory) = self.books.blades.here_memory(blade) else {
                     return;
                 };
                 let command = Command::ZeroPages {
-                    first: extent.first_page(),
-                    count: extent.pages(),
+                    first: piece.extent.first_page(),
+                    count: piece.extent.pages(),
                 };
                 self.order(id, operation, memory, command, None);
                 operation.waits = Waits::Orders;
                 operation
                     .tasks
-                    .push(Task::Zero(blade, Zeroing::Ordered(extent)));
+                    .push(Task::Zero(blade, Zeroing::Ordered(piece)));
             }
-            Zeroing::Ordered(extent) => {
+            Zeroing::Ordered(piece) => {
                 let Some((_, result)) = operation.heard.pop() else {
                     return;
                 };
-                match result.and_then(|report| done(extent, &report)) {
+                match result.and_then(|report| done(piece, &report)) {
                     Ok(zeroed) => {
                         self.hold(id);
-                        self.zeroed(zeroed);
-                        let next = Task::Zero(blade, Zeroing::Next);
-                        operation.first([Task::Keep, Task::Release, next]);
+                        let keys = self.zeroed(zeroed);
+                        operation.first([
+                            // Nothing is put at these addresses before they are at home again.
+                            Task::Install(keys, Otherwise::Report),
+                            Task::Keep,
+                            Task::Release,
+                            Task::Zero(blade, Zeroing::Next),
+                        ]);
                     }
                     // If the blade is gone, what it has is gone with it.
                     Err(failure) => {
@@ -408,19 +410,19 @@ impl Controller {
             return;
         }
         let next = Task::Zero(blade, Zeroing::Next);
-        if let Some(extent) = self.unclean(blade) {
-            let (from, to) = (extent.va(), Va(extent.va().0 + extent.length));
+        if let Some(piece) = self.unclean(blade) {
+            let (from, to) = (Va(piece.va), Va(piece.end()));
             let tasks = vec![Task::FreeRegions(from, to)];
             if !seeded!(FreedOnce) {
-                let freeing = self.begin(Claim::range(from, extent.length), None, tasks);
+                let freeing = self.begin(Claim::range(from, piece.extent.length), None, tasks);
                 operation.waits = Waits::Operations([freeing].into());
             }
             return operation
                 .tasks
-                .push(Task::Zero(blade, Zeroing::Freed(extent)));
+                .push(Task::Zero(blade, Zeroing::Freed(piece)));
         }
         let unclean = self.books.unclean_of(blade);
-        let waiting: Vec<u64> = unclean.map(|extent| extent.va().0).collect();
+        let waiting: Vec<u64> = unclean.map(|piece| piece.va).collect();
         if !waiting.is_empty() {
             operation.first([Task::WaitForPackets, Task::Cleared(waiting), next]);
         }
@@ -436,29 +438,28 @@ impl Controller {
     /// Packets that may have found memory which was freed have left the switch.
     pub(super) fn cleared(&mut self, operation: &mut Operation, freed: Vec<u64>) {
         operation.seen = None;
-        let freed = freed.into_iter();
-        let unclean = freed.filter(|va| self.books.unclean.contains_key(va));
+        let freed = freed.iter();
+        let unclean = freed.filter_map(|va| self.books.unclean.get(va));
+        let unclean = unclean.map(|piece| (piece.extent.blade, piece.va));
         self.cleared.extend(unclean);
     }
 
-    /// Part of what was freed is zeroed.
-    fn zeroed(&mut self, extent: Extent) {
-        let va = extent.va().0;
-        self.cleared.remove(&va);
-        if let Some(whole) = self.books.unclean.remove(&va) {
-            self.books.memory.zeroed(extent);
-            self.books.touch(records::Key::Unclean(va));
-            if whole.length > extent.length {
-                let rest = Extent {
-                    offset: whole.offset + extent.length,
-                    length: whole.length - extent.length,
-                    ..whole
-                };
-                self.books.unclean.insert(rest.va().0, rest);
-                self.cleared.insert(rest.va().0);
-                self.books.touch(records::Key::Unclean(rest.va().0));
-            }
+    /// Part of what was freed is zeroed. The entries of the table that change.
+    fn zeroed(&mut self, zeroed: Piece) -> VecDeque<tables::Key> {
+        self.cleared.remove(&(zeroed.extent.blade, zeroed.va));
+        let Some(whole) = self.books.take_unclean(zeroed.va) else {
+            return VecDeque::new();
+        };
+        self.books.memory.zeroed(zeroed);
+        self.books.touch(records::Key::Unclean(zeroed.va));
+        let rest = whole.part(zeroed.end(), whole.end());
+        if let Some(rest) = rest {
+            self.books.put_unclean(rest);
+            self.cleared.insert((rest.extent.blade, rest.va));
+            self.books.touch(records::Key::Unclean(rest.va));
         }
+        let places = self.books.places.replace(&[whole], rest.as_slice());
+        places.into_iter().map(tables::Key::Translation).collect()
     }
 
     // Reports.
@@ -514,27 +515,27 @@ impl Controller {
     }
 }
 
-/// What of an extent a memory blade says that it has zeroed: whole granules of it.
-fn done(extent: Extent, report: &Report) -> Result<Extent, Failure> {
+/// What of a piece a memory blade says that it has zeroed: whole granules of it.
+fn done(piece: Piece, report: &Report) -> Result<Piece, Failure> {
     let pages = match report {
         Report::Zeroed { pages } => *pages,
         _ => 0,
     };
-    let length = pages.saturating_mul(PAGE).min(extent.length) / GRANULE * GRANULE;
-    if length == 0 {
+    let length = pages.saturating_mul(PAGE).min(piece.extent.length) / GRANULE * GRANULE;
+    piece.part(piece.va, piece.va + length).ok_or_else(|| {
         let message = format!(
             "memory blade {} was to zero {} pages from {} on, and says {report:?}",
-            extent.blade,
-            extent.pages(),
-            extent.first_page()
+            piece.extent.blade,
+            piece.extent.pages(),
+            piece.extent.first_page()
         );
-        return Err(Failure::new(Errno::EPROTO, message));
-    }
-    Ok(Extent { length, ..extent })
+        Failure::new(Errno::EPROTO, message)
+    })
 }
 
 /// What an operator is told who wants a region changed that cannot be.
 fn unchangeable(va: Va) -> Failure {
-    let message = format!("the region at {va} has no halves, or no other half in its vma");
+    let message =
+        format!("the region at {va} has no halves, or no other half in the same piece of its vma");
     Failure::new(Errno::EINVAL, message)
 }

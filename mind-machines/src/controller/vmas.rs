@@ -1,6 +1,6 @@
 //! Vmas: memory is found for them, they are opened, protected and closed, and what of them is lost is noted.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use mind_api::{
     errno::{Errno, Failure},
@@ -32,12 +32,12 @@ impl Controller {
             return Err(Failure::new(Errno::EINVAL, message));
         }
         let blades = &self.books.blades;
-        let extent = match self
+        let pieces = match self
             .books
             .memory
             .allocate(length, |number| blades.has_memory(number))
         {
-            Ok(extent) => extent,
+            Ok(pieces) => pieces,
             Err(NoMemory::Zeroing { .. }) => {
                 operation.waits = Waits::Zeroed;
                 operation.tasks.push(Task::Decide(Box::new(again)));
@@ -47,16 +47,18 @@ impl Controller {
                 let errno = match error {
                     NoMemory::Empty => Errno::EINVAL,
                     NoMemory::TooLong { .. } => Errno::EFBIG,
-                    NoMemory::Full { .. } | NoMemory::Zeroing { .. } => Errno::ENOMEM,
+                    NoMemory::Full { .. }
+                    | NoMemory::Scattered { .. }
+                    | NoMemory::Zeroing { .. } => Errno::ENOMEM,
                 };
                 return Err(Failure::new(errno, error.to_string()));
             }
         };
-        // Not above the extent's length, which is a multiple of a page.
+        // Not above the pieces' length, which is a multiple of a page.
         let length = length.next_multiple_of(PAGE);
         let mapping = Mapping {
             domain,
-            extent,
+            pieces,
             length,
             access,
             area,
@@ -70,24 +72,25 @@ impl Controller {
         self.hold(id);
         let Mapping {
             domain,
-            extent,
+            pieces,
             length,
             access,
             area,
         } = mapping;
-        let va = extent.va();
+        let va = Va(pieces.first().map_or(0, |piece| piece.va));
+        let places = self.books.places.replace(&[], &pieces);
         let (area, users) = match area {
             Some((name, process)) => (Some(name), Users::Openers(vec![(process, 1)])),
             None => (None, Users::Domain),
         };
         self.books.domains.put_vma(Vma {
             domain,
-            extent,
+            pieces,
             length,
             users,
             area,
             lost: None,
-            is_lost: false,
+            lost_pieces: BTreeSet::new(),
             is_closing: false,
         });
         self.books.touch(records::Key::Vma(va.0));
@@ -103,7 +106,9 @@ impl Controller {
             let answer = Err(Failure::new(Errno::ESRCH, message));
             return self.finish(operation, keys, answer, true);
         }
-        let keys = self.allow(domain, va, length, access);
+        // Where it is kept comes before what may be done with it.
+        let mut keys: VecDeque<_> = places.into_iter().map(tables::Key::Translation).collect();
+        keys.extend(self.allow(domain, va, length, access));
         let answer = Ok(Reply::Mapped { va: va.0, length });
         self.keep_answer(operation, &answer);
         // Blades may have copies once the tables allow it: a controller that follows this one must know of the vma then.
@@ -288,13 +293,17 @@ impl Controller {
             if self.books.domains.forget_if_empty(vma.domain) {
                 self.books.touch(records::Key::Domain(vma.domain));
             }
-            self.books.memory.free(vma.extent);
-            if seeded!(ZeroingNotAwaited) {
-                self.books.memory.zeroed(vma.extent);
+            for piece in &vma.pieces {
+                self.books.memory.free(*piece);
+                if seeded!(ZeroingNotAwaited) {
+                    self.books.memory.zeroed(*piece);
+                }
+                self.books.put_unclean(*piece);
+                self.books.touch(records::Key::Unclean(piece.va));
             }
-            self.books.unclean.insert(va.0, vma.extent);
-            self.books.touch(records::Key::Unclean(va.0));
-            self.begin_zeroing(vma.extent.blade);
+            for memory in vma.memories() {
+                self.begin_zeroing(memory);
+            }
         }
         operation.first([Task::Keep, Task::Release]);
     }
@@ -348,12 +357,13 @@ impl Controller {
         Ok((va, Va(end)))
     }
 
-    /// Whether some vma of a range is lost with its memory blade.
+    /// Whether something of a range is lost with a memory blade.
     fn is_lost(&self, va: Va, end: u64) -> bool {
         let first = self.books.domains.vma_at(va).map_or(va, Vma::va);
         let vmas = self.books.domains.vmas_from(first);
-        let mut vmas = vmas.take_while(|vma| vma.va().0 < end);
-        vmas.any(|vma| vma.is_lost)
+        let vmas = vmas.take_while(|vma| vma.va().0 < end);
+        let mut lost = vmas.flat_map(Vma::lost_ranges);
+        lost.any(|(from, to)| va.0 < to && from < end)
     }
 
     /// What was written to the page's region is lost, or memory is: the vma remembers it. The vma's domain and first

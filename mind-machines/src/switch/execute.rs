@@ -24,7 +24,7 @@ use crate::{
             blades,
             tables::{Key, Value},
         },
-        procedure,
+        interface, procedure,
     },
 };
 
@@ -112,10 +112,10 @@ impl Switch {
                 let is_lost = step.verdict == Loss::Writes;
                 Some((step.next, is_lost))
             }),
-            Act::Lose { memory, from, most } => self.sweep(*from, *most, |slot| {
+            Act::Lose { kept, from, most } => self.sweep(*from, *most, |slot| {
                 let is_its = slot
                     .region
-                    .is_some_and(|region| region.base().slice() == Some(*memory));
+                    .is_some_and(|region| interface::is_within(kept, region.base()));
                 let lost = is_its.then(|| procedure::lose(slot.word)).flatten()?;
                 Some((lost, true))
             }),

@@ -7,6 +7,7 @@ mod deaths;
 mod leaving;
 mod losses;
 mod old_answers;
+mod pieces;
 mod regions;
 mod requests;
 mod sizes;

@@ -7,7 +7,7 @@ use mind_api::{
     message::{Access, BladeKind, Command, OnLoss, Registration, Reply, Report, Request},
 };
 use mind_common::{
-    addr::{SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::{Va, WINDOW_BASE},
     directory::{Prior, State, Want, Word},
     id::{BladeId, BladeSet, Connection, DomainId},
     serial::{Seq, Version},
@@ -610,8 +610,8 @@ impl World {
     }
 
     pub fn in_memory(&self, page: Va) -> mind_machines::memory::Page<u64> {
-        let number = page.slice().expect("an address of the window");
-        self.memories[&number].page((page.0 & ((1 << SLICE_SHIFT) - 1)) >> 12)
+        let kept = self.switch.tables().location(page).expect("it is kept");
+        self.memories[&(kept.blade as u8)].page(kept.offset.0 >> 12)
     }
 
     pub fn word_at(&self, va: Va) -> (State, Option<Prior>, u32) {

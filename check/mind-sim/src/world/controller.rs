@@ -121,13 +121,17 @@ impl World<'_> {
         let result = match act {
             Act::Keep { changes } => {
                 for (key, record) in changes {
+                    if let (records::Key::Vma(_), None, Some(records::Record::Vma(vma, _))) =
+                        (key, record, self.records.get(key))
+                    {
+                        let end = vma.end();
+                        self.lost_ranges
+                            .retain(|va, _| !(vma.va()..Va(end)).contains(va));
+                    }
                     match record {
                         Some(record) => self.records.insert(*key, record.clone()),
                         None => self.records.remove(key),
                     };
-                    if let (records::Key::Vma(va), None) = (key, record) {
-                        self.lost_vmas.remove(&Va(*va));
-                    }
                 }
                 Seen::Done(Ok(()))
             }
@@ -162,9 +166,9 @@ impl World<'_> {
             Told::Refused { page, .. } => self.lost.push((page, 1)),
             Told::VmaLost { va, .. } => {
                 let vma = self.controller.books().domains.vma(va);
-                if let Some(length) = vma.map(|vma| vma.length) {
-                    self.lost_vmas.insert(va, length);
-                }
+                let lost = vma.into_iter().flat_map(|vma| vma.lost_ranges());
+                let lost = lost.map(|(from, to)| (Va(from), to - from));
+                self.lost_ranges.extend(lost);
             }
             Told::Joined(incarnation) if incarnation.kind == BladeKind::Memory => {
                 self.memory_joined(incarnation.number);

@@ -5,7 +5,7 @@ use mind_api::{
     message::{Command, Report},
 };
 use mind_common::{
-    addr::{PAGE_SHIFT, SLICE_SHIFT, Va, WINDOW_BASE},
+    addr::{PAGE_SHIFT, PAGE_SIZE, Va},
     id::Connection,
 };
 use mind_machines::{Node, controller::Session, datagram::Datagram, memory::Memory};
@@ -51,15 +51,16 @@ impl World<'_> {
     pub(crate) fn memory_joined(&mut self, number: u8) {
         for page in self.checker.pages() {
             let is_free = self.controller.books().domains.vma_at(page).is_none();
-            if page.slice() == Some(number) && is_free {
+            let kept = self.switch.tables().location(page);
+            if kept.is_some_and(|kept| kept.blade == u32::from(number)) && is_free {
                 self.checker.zeroed(page);
             }
         }
     }
 
-    /// Whether the controller has reported that the page's vma is lost with its memory blade.
+    /// Whether the controller has reported that the page is lost with its memory blade.
     pub(crate) fn is_vma_lost(&self, page: Va) -> bool {
-        let before = self.lost_vmas.range(..=page).next_back();
+        let before = self.lost_ranges.range(..=page).next_back();
         before.is_some_and(|(va, length)| page.0 < va.0 + length)
     }
 
@@ -104,9 +105,13 @@ impl World<'_> {
                 let pages = count.min(ZEROED);
                 result = Ok(Report::Zeroed { pages });
                 memory.zero(first, pages);
-                let base = WINDOW_BASE + (u64::from(number) << SLICE_SHIFT);
-                for page in first..first + pages {
-                    self.checker.zeroed(Va(base + (page << PAGE_SHIFT)));
+                // What a blade zeros was freed: at the addresses that it had then.
+                for piece in self.controller.books().unclean_of(number) {
+                    let zeroed = piece.extent.first_page()..;
+                    let its = zeroed.zip((piece.va..piece.end()).step_by(PAGE_SIZE));
+                    for (_, va) in its.filter(|(page, _)| (first..first + pages).contains(page)) {
+                        self.checker.zeroed(Va(va));
+                    }
                 }
             }
             Command::FencePages { first, count } if fences => memory.fence(first, count),

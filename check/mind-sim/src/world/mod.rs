@@ -37,7 +37,7 @@ use crate::trace::Direction;
 use std::collections::BTreeMap;
 
 use mind_common::{
-    addr::{Region, Va},
+    addr::{INITIAL_REGION_ORDER, Region, Va},
     directory::Word,
     id::{BladeId, Connection as QueuePair, DomainId},
 };
@@ -175,8 +175,8 @@ pub(crate) struct World<'a> {
     pub(crate) kept: BTreeMap<usize, DomainId>,
     /// Writes that the controller has reported as lost: from which address on, and how many bytes.
     pub(crate) lost: Vec<(Va, u64)>,
-    /// Vmas that the controller has reported as lost with their memory blade, in the same way.
-    pub(crate) lost_vmas: BTreeMap<Va, u64>,
+    /// What of vmas the controller has reported as lost with a memory blade, in the same way.
+    pub(crate) lost_ranges: BTreeMap<Va, u64>,
     pub(crate) machines: BTreeMap<BladeId, Machine>,
     pub(crate) threads: Vec<Thread>,
     /// The threads with scripts, which come first.
@@ -275,7 +275,12 @@ impl<'a> World<'a> {
         if generator(plan.seed, 7).u8(0..4) == 0 {
             switch.limit_tables(FEW_TABLES);
         }
-        let memory_pages = plan.memory_pages() * 3 / 2;
+        let pages = plan.memory_pages();
+        let memory_pages = match plan.memories > 1 && generator(plan.seed, 8).bool() {
+            // Vmas are put together of what several blades have.
+            true => (pages * 3 / 4).next_multiple_of(1 << INITIAL_REGION_ORDER),
+            false => pages * 3 / 2,
+        };
         let computes = 0..=plan.blades;
         let machines = computes.map(|number| (blade(number), Machine::default()));
         let mut world = Self {
@@ -304,7 +309,7 @@ impl<'a> World<'a> {
             domains: BTreeMap::new(),
             kept: BTreeMap::new(),
             lost: Vec::new(),
-            lost_vmas: BTreeMap::new(),
+            lost_ranges: BTreeMap::new(),
             machines: machines.collect(),
             threads: threads(plan),
             scripted: Vec::new(),

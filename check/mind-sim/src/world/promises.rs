@@ -64,10 +64,10 @@ impl Promises {
     }
 
     /// What is promised of memory in a range.
-    fn over(&mut self, va: u64, length: u64) -> impl Iterator<Item = &mut Promise> {
+    fn over(&mut self, va: u64, length: u64) -> impl Iterator<Item = (Va, &mut Promise)> {
         let before = self.vmas.range_mut(..Va(va.saturating_add(length)));
         let over = before.filter(move |(_, promise)| promise.end.0 > va);
-        over.map(|(_, promise)| promise)
+        over.map(|(start, promise)| (*start, promise))
     }
 
     /// Memory is mapped from now on.
@@ -105,7 +105,7 @@ impl Promises {
             }
             Request::Protect { va, length, .. } => {
                 self.asked.push((*va, *length));
-                for promise in self.over(*va, *length) {
+                for (_, promise) in self.over(*va, *length) {
                     promise.is_mixed |= promise.asked > 0;
                     promise.asked += 1;
                     promise.class = None;
@@ -140,10 +140,12 @@ impl Promises {
                 answer,
             ) => {
                 remove(&mut self.asked, (*va, *length));
-                for promise in self.over(*va, *length) {
+                for (start, promise) in self.over(*va, *length) {
                     promise.asked = promise.asked.saturating_sub(1);
                     if promise.asked == 0 {
-                        let is_known = answer.is_ok() && !promise.is_mixed;
+                        // A request that comes late may be about a part of what is mapped there by then.
+                        let is_whole = *va <= start.0 && promise.end.0 <= va + length;
+                        let is_known = answer.is_ok() && !promise.is_mixed && is_whole;
                         promise.class = is_known.then_some(*access);
                         promise.since = now;
                         promise.is_mixed = false;

@@ -412,7 +412,7 @@ mod tests {
             length: 0,
             domain: 1,
             domain_name: "x".repeat(mind_connection::frame::MAX_LENGTH),
-            memory: String::new(),
+            memory: Vec::new(),
             area: None,
             users: 0,
             access: Vec::new(),

@@ -16,7 +16,7 @@ use mind_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    memory::Extent,
+    memory::Piece,
     protection::{Protection, Range},
 };
 
@@ -111,8 +111,9 @@ pub struct Lost {
 pub struct Vma {
     /// The domain.
     pub domain: u32,
-    /// Its memory, whole granules.
-    pub extent: Extent,
+    /// Its addresses and their memory, whole granules, by address. There is at least one, and each begins where the one
+    /// before it ends.
+    pub pieces: Vec<Piece>,
     /// Bytes that are mapped, whole pages.
     pub length: u64,
     /// Which processes use it.
@@ -121,26 +122,54 @@ pub struct Vma {
     pub area: Option<String>,
     /// What was written into it and is lost.
     pub lost: Option<Lost>,
-    /// Whether its memory blade is gone: every access fails.
-    pub is_lost: bool,
+    /// The first addresses of those pieces of which the memory blade is gone: every access to them fails.
+    pub lost_pieces: BTreeSet<u64>,
     /// Whether it is being unmapped: no domain may do anything with it any more.
     pub is_closing: bool,
 }
 
 impl Vma {
     /// Its first address.
-    pub const fn va(&self) -> Va {
-        self.extent.va()
+    pub fn va(&self) -> Va {
+        Va(self.pieces.first().map_or(0, |piece| piece.va))
     }
 
     /// The address after its last.
-    pub const fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.va().0 + self.length
     }
 
     /// The address after its memory's last, which may be behind its last page: regions end there.
-    pub const fn memory_end(&self) -> Va {
-        Va(self.extent.va().0 + self.extent.length)
+    pub fn memory_end(&self) -> Va {
+        Va(self.pieces.last().map_or(0, |piece| piece.end()))
+    }
+
+    /// The piece that has an address of it.
+    pub fn piece_at(&self, va: Va) -> Option<Piece> {
+        let after = self.pieces.partition_point(|piece| piece.va <= va.0);
+        let piece = self.pieces.get(after.checked_sub(1)?)?;
+        piece.contains(va).then_some(*piece)
+    }
+
+    /// Whether the memory blade of an address of it is gone.
+    pub fn is_lost_at(&self, va: Va) -> bool {
+        let piece = self.piece_at(va);
+        piece.is_some_and(|piece| self.lost_pieces.contains(&piece.va))
+    }
+
+    /// The ranges that are lost with memory blades, first address and the address after the last, by address.
+    pub fn lost_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let end = self.end();
+        let lost = self.pieces.iter();
+        let lost = lost.filter(|piece| self.lost_pieces.contains(&piece.va));
+        let ranges = lost.map(move |piece| (piece.va, piece.end().min(end)));
+        ranges.filter(|(from, to)| from < to)
+    }
+
+    /// Numbers of the memory blades that keep it.
+    pub fn memories(&self) -> BTreeSet<u8> {
+        let blades = self.pieces.iter().map(|piece| piece.extent.blade);
+        blades.collect()
     }
 }
 
@@ -219,6 +248,8 @@ pub struct Domains {
     domains: BTreeMap<u32, Domain>,
     names: BTreeMap<String, u32>,
     vmas: BTreeMap<u64, Vma>,
+    /// Memory blades and the first addresses of vmas that they keep, or part of which they do.
+    kept: BTreeSet<(u8, u64)>,
     /// The number that the last new domain got.
     last: u32,
 }
@@ -379,7 +410,7 @@ impl Domains {
     /// The vma in whose memory an address is: also behind the vma's last page, where its last region may lie in part.
     pub fn vma_with(&self, va: Va) -> Option<&Vma> {
         let (_, vma) = self.vmas.range(..=va.0).next_back()?;
-        (va.0 - vma.va().0 < vma.extent.length).then_some(vma)
+        (va < vma.memory_end()).then_some(vma)
     }
 
     /// What the domain may do with a vma of it, from its first address to its last.
@@ -511,12 +542,24 @@ impl Domains {
         domain
             .opened
             .extend(openers.map(|process| (process, vma.va().0)));
+        let memories = vma.memories().into_iter();
+        self.kept
+            .extend(memories.map(|memory| (memory, vma.va().0)));
         self.vmas.insert(vma.va().0, vma);
+    }
+
+    /// The first addresses of vmas at `from` and above that a memory blade keeps, or part of which it does.
+    pub fn kept_by(&self, memory: u8, from: Va) -> impl Iterator<Item = Va> {
+        let its = self.kept.range((memory, from.0)..=(memory, u64::MAX));
+        its.map(|(_, va)| Va(*va))
     }
 
     /// Takes a vma away.
     pub fn take_vma(&mut self, va: Va) -> Option<Vma> {
         let vma = self.vmas.remove(&va.0)?;
+        for memory in vma.memories() {
+            self.kept.remove(&(memory, va.0));
+        }
         if let Some(domain) = self.domains.get_mut(&vma.domain) {
             domain.vmas.remove(&va.0);
             domain.open.take(&vma);
@@ -572,7 +615,9 @@ pub fn check_name(what: &str, name: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use mind_common::addr::WINDOW_BASE;
+
+    use super::{super::memory::Extent, *};
 
     fn blade(number: u8) -> BladeId {
         BladeId::from_low_bits(number.into())
@@ -624,16 +669,19 @@ mod tests {
         let mut domains = Domains::default();
         let vma = |offset, length| Vma {
             domain: 1,
-            extent: Extent {
-                blade: 0,
-                offset,
-                length: 0x4000,
-            },
+            pieces: vec![Piece {
+                va: WINDOW_BASE + offset,
+                extent: Extent {
+                    blade: 0,
+                    offset,
+                    length: 0x4000,
+                },
+            }],
             length,
             users: Users::Domain,
             area: None,
             lost: None,
-            is_lost: false,
+            lost_pieces: BTreeSet::new(),
             is_closing: false,
         };
         domains.put_vma(vma(0, 0x4000));
@@ -642,7 +690,7 @@ mod tests {
         let found = |offset| {
             domains
                 .vma_at(Va(first + offset))
-                .map(|vma| vma.extent.offset)
+                .map(|vma| vma.va().0 - WINDOW_BASE)
         };
         assert_eq!(
             [0, 0x3fff, 0x4000, 0x4fff].map(found),

@@ -2,7 +2,8 @@
 //!
 //! * [`blades`]: blades and their incarnations,
 //! * [`domains`]: protection domains, processes, vmas, areas; [`protection`]: what they may do,
-//! * [`memory`]: what memory is given out,
+//! * [`memory`]: what memory is given out, and at which addresses; [`ranges`]: sets of ranges, of which it makes use;
+//!   [`places`]: addresses that are not where the slices of memory blades say,
 //! * [`tables`]: what the switch's tables should hold, as a function of all that,
 //! * [`records`]: what of it outlives the controller.
 //!
@@ -11,18 +12,22 @@
 pub mod blades;
 pub mod domains;
 pub mod memory;
+pub mod places;
 pub mod protection;
+pub mod ranges;
 pub mod records;
 pub mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mind_api::{errno::Failure, message::Reply};
-use mind_common::addr::{PAGE_SIZE, Region};
+use mind_common::addr::{PAGE_SIZE, Region, Va};
 
 use blades::{Blades, Incarnation, slice_of};
 use domains::Domains;
-use memory::{Extent, Memory};
+use memory::{Memory, Piece};
+use places::Places;
+use ranges::Ranges;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = PAGE_SIZE as u64;
@@ -39,8 +44,12 @@ pub struct Books {
     pub domains: Domains,
     /// Memory blades' memory.
     pub memory: Memory,
+    /// Where addresses are kept that are at home nowhere.
+    pub places: Places,
     /// Memory that was freed and is not zeroed yet, by its first address.
-    pub unclean: BTreeMap<u64, Extent>,
+    pub unclean: BTreeMap<u64, Piece>,
+    /// The same, by memory blade and first address.
+    unclean_of: BTreeSet<(u8, u64)>,
     /// Answers that their blades may ask for again, by incarnation and request.
     pub answers: BTreeMap<(Incarnation, u64), Answer>,
     /// What has changed since it was last recorded.
@@ -53,21 +62,54 @@ impl Books {
         self.changed.insert(key);
     }
 
-    /// Whether a region is within a vma, or within memory that was freed and is not zeroed yet.
+    /// The piece of a vma that has an address, or of memory that was freed and is not zeroed yet.
+    pub fn piece_at(&self, va: Va) -> Option<Piece> {
+        let vma = self.domains.vma_with(va);
+        vma.and_then(|vma| vma.piece_at(va)).or_else(|| {
+            let (_, unclean) = self.unclean.range(..=va.0).next_back()?;
+            unclean.contains(va).then_some(*unclean)
+        })
+    }
+
+    /// Whether a region is within one piece of a vma, or of memory that was freed and is not zeroed yet.
     pub fn has_memory_for(&self, region: Region) -> bool {
-        let base = region.base().0;
-        let end = base + region.size();
-        let vma = self.domains.vma_with(region.base());
-        let unclean = self.unclean.range(..=base).next_back();
-        vma.is_some_and(|vma| end <= vma.va().0 + vma.extent.length)
-            || unclean.is_some_and(|(from, extent)| end <= from + extent.length)
+        let piece = self.piece_at(region.base());
+        piece.is_some_and(|piece| region.base().0 + region.size() <= piece.end())
     }
 
     /// Memory of a blade that was freed and is not zeroed yet, by address.
-    pub fn unclean_of(&self, blade: u8) -> impl Iterator<Item = Extent> {
-        let (slice, _) = slice_of(blade);
-        let its = slice.base.0..slice.base.0 + slice.size();
-        self.unclean.range(its).map(|(_, extent)| *extent)
+    pub fn unclean_of(&self, blade: u8) -> impl Iterator<Item = Piece> {
+        let its = self.unclean_of.range((blade, 0)..=(blade, u64::MAX));
+        its.filter_map(|(_, va)| self.unclean.get(va).copied())
+    }
+
+    /// The addresses of which a memory blade keeps the pages: first ones, and those after the last, by address.
+    pub fn kept_by(&self, memory: u8) -> Vec<(u64, u64)> {
+        let (slice, _) = slice_of(memory);
+        let mut kept = Ranges::default();
+        kept.join(slice.base.0, slice.size());
+        for piece in self.places.pieces() {
+            kept.take(piece.va, piece.extent.length);
+        }
+        let its = self.places.pieces();
+        for piece in its.filter(|piece| piece.extent.blade == memory) {
+            kept.join(piece.va, piece.extent.length);
+        }
+        let ranges = kept.iter();
+        ranges.map(|(from, length)| (from, from + length)).collect()
+    }
+
+    /// Memory was freed and is not zeroed yet.
+    pub fn put_unclean(&mut self, piece: Piece) {
+        self.unclean_of.insert((piece.extent.blade, piece.va));
+        self.unclean.insert(piece.va, piece);
+    }
+
+    /// Memory that was freed is zeroed, or is taken apart.
+    pub fn take_unclean(&mut self, va: u64) -> Option<Piece> {
+        let piece = self.unclean.remove(&va)?;
+        self.unclean_of.remove(&(piece.extent.blade, va));
+        Some(piece)
     }
 
     /// Forgets what has no effect but on controllers that follow and on requests that are made twice, for a model

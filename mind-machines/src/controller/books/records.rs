@@ -16,7 +16,7 @@ use super::{
     Books,
     blades::{Blade, Incarnation},
     domains::{Domain, Vma},
-    memory::Extent,
+    memory::Piece,
 };
 
 /// What a record is of. Its text is unique, and is read back by [`FromStr`].
@@ -47,7 +47,7 @@ pub enum Record {
     /// Of [`Key::Vma`]: the vma, and what its domain may do with it: first page, pages, class.
     Vma(Vma, Vec<(u64, u64, PermissionClass)>),
     /// Of [`Key::Unclean`].
-    Unclean(Extent),
+    Unclean(Piece),
     /// Of [`Key::LastDomain`].
     LastDomain(u32),
     /// Of [`Key::Answer`].
@@ -151,9 +151,7 @@ impl Books {
                 (Key::Answer(of, id), Record::Answer(answer)) => {
                     books.answers.insert((of, id), answer);
                 }
-                (Key::Unclean(va), Record::Unclean(extent)) => {
-                    books.unclean.insert(va, extent);
-                }
+                (Key::Unclean(_), Record::Unclean(piece)) => books.put_unclean(piece),
                 (_, Record::Blade(blade)) => books.blades.put(blade),
                 (_, Record::Vma(vma, rights)) => vmas.push((vma, rights)),
                 (_, Record::LastDomain(number)) => books.domains.set_last(number),
@@ -167,7 +165,10 @@ impl Books {
             );
         }
         for (vma, rights) in vmas {
-            books.memory.claim(vma.extent);
+            for piece in &vma.pieces {
+                books.memory.claim(*piece);
+            }
+            books.places.replace(&[], &vma.pieces);
             let domain = vma.domain;
             books.domains.put_vma(vma);
             if let Some(domain) = books.domains.get_mut(domain) {
@@ -176,9 +177,10 @@ impl Books {
                 }
             }
         }
-        for extent in books.unclean.values() {
-            books.memory.claim(*extent);
-            books.memory.free(*extent);
+        for piece in books.unclean.values() {
+            books.memory.claim(*piece);
+            books.memory.free(*piece);
+            books.places.replace(&[], &[*piece]);
         }
         books
     }

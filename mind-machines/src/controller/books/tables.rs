@@ -64,6 +64,9 @@ impl Books {
             Key::Compute(blade) => peer(BladeKind::Compute, blade.get()),
             Key::Memory(number) => peer(BladeKind::Memory, number),
             Key::Translation(prefix) => {
+                if let Some(translation) = self.places.entry(prefix) {
+                    return Some(Value::Translation(translation));
+                }
                 let (slice, translation) = slice_of(prefix.base.slice()?);
                 // It stays when the blade has gone: where pages are, and that they are lost, is told apart.
                 self.blades
@@ -101,7 +104,9 @@ impl Books {
             let entries = entries.map(move |(prefix, _)| Key::Protection(number, prefix));
             [Key::Placement(number)].into_iter().chain(entries)
         });
-        let keys = blades.chain(domains);
+        let places = self.places.entries();
+        let places = places.map(|(prefix, _)| Key::Translation(prefix));
+        let keys = blades.chain(places).chain(domains);
         keys.filter_map(|key| Some((key, self.wanted(key)?)))
     }
 }

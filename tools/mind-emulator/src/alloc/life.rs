@@ -1,23 +1,27 @@
 //! A long life of the controller's allocator: memory is mapped and unmapped at random, at a high fill, with sizes from a
-//! heavy-tailed distribution. What is measured is *room lost* to fragments.
+//! heavy-tailed distribution. What is measured is what fragments cost.
 //!
-//! Room is lost when an allocation is refused for good ([`NoMemory::Full`]: there is no piece that is long enough, also when
-//! all that was freed is zeroed) though as many bytes are free in all: then all free bytes are lost, in parts of all memory.
-//! In other words, it is 1 less the fill at which an allocation fails. It is looked at in three ways:
+//! *Room is lost* when an allocation is refused for good ([`NoMemory::Scattered`]: what is free is in too many pieces, also
+//! when all that was freed is zeroed) though as many bytes are free: then all free bytes are lost, in parts of all memory.
+//! It is looked at in the life itself, whenever an allocation is refused, and by probes, 100 in a life: a copy of the memory
+//! is filled up with further allocations until one is refused.
 //!
-//! * in the life itself, whenever an allocation is refused,
-//! * at the last refusal of that allocation: it is tried again and again while others are freed. If it were given up, what
-//!   is long would be given up more often than what is short, and lengths would soon not be those of the distribution,
-//! * by probes, 100 in a life: a copy of the memory is filled up with further allocations until one is refused.
+//! What is not refused may be put together of pieces, which cost entries of the translation table: these are counted where
+//! the probes begin.
+
+use std::collections::VecDeque;
 
 use anyhow::{Result, ensure};
 use mind_common::addr::PAGE_SIZE;
-use mind_machines::controller::books::memory::{Extent, GRANULE, Memory, NoMemory};
+use mind_machines::controller::books::{
+    memory::{GRANULE, Memory, NoMemory, Piece},
+    places::Places,
+};
 use serde::Serialize;
 
 use super::{bar, print, rack, replay::Rack};
 
-/// The most room that may be lost in the mean, in percent.
+/// The most room that may be lost, in percent.
 pub const BOUND: f64 = 15.0;
 
 /// Probes in a life.
@@ -71,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
     print(args.json, &report, || report.text())?;
     ensure!(
         report.is_within_bound(),
-        "fragments make more than {BOUND} % of all memory unusable in the mean"
+        "fragments make more than {BOUND} % of all memory unusable"
     );
     Ok(())
 }
@@ -108,18 +112,22 @@ pub struct Report {
     pub unmaps: u64,
     /// Allocations that waited until what was freed was zeroed.
     pub waits: u64,
-    /// Allocations that were refused at first.
+    /// Allocations that were refused.
     pub refused: u64,
+    /// Allocations of several pieces.
+    pub of_pieces: u64,
+    /// Pieces of the allocation that has most.
+    pub most_pieces: usize,
     /// Allocations that there were at the end.
     pub held: u64,
     /// Bytes of these in parts of all memory at the end, in percent.
     pub fill_percent: f64,
-    /// Room lost when an allocation was refused at first, in percent of all memory; `None` if none was.
+    /// Room lost when an allocation was refused, in percent of all memory; `None` if none was.
     pub lost_percent: Option<Spread>,
-    /// The same, when it was refused for the last time.
-    pub lost_at_last_percent: Option<Spread>,
     /// The same, of probes; `None` if there was none.
     pub probed_percent: Option<Spread>,
+    /// Entries of the translation table for pieces, where probes begin; those of the blades are not among them.
+    pub entries: Option<Spread>,
 }
 
 /// Several values.
@@ -142,26 +150,24 @@ impl Spread {
 impl Report {
     /// Whether no more room was lost in the mean than [`BOUND`], in whichever way it is looked at.
     pub fn is_within_bound(&self) -> bool {
-        let all = [
-            self.lost_percent,
-            self.lost_at_last_percent,
-            self.probed_percent,
-        ];
-        let mut all = all.into_iter().flatten();
-        all.all(|spread| spread.mean < BOUND)
+        let mut all = [self.lost_percent, self.probed_percent].into_iter();
+        all.all(|spread| spread.is_none_or(|spread| spread.max < BOUND))
     }
 
     /// As text.
     pub fn text(&self) -> String {
-        let spread = |spread: Option<Spread>| match spread {
-            Some(Spread { mean, max }) => format!("{mean:.2} % in the mean, {max:.2} % at most"),
+        let spread = |spread: Option<Spread>, of: &str| match spread {
+            Some(Spread { mean, max }) => {
+                format!("{mean:.2}{of} in the mean, {max:.2}{of} at most")
+            }
             None => "-".to_owned(),
         };
         format!(
             "{} memory blades of {} MiB, up to {} MiB at once, seed {}: {} maps and {} unmaps\n\
-             at the end {} vmas, {:.1} % of memory; {} maps waited for zeroing, {} were refused at first\n\
+             at the end {} vmas, {:.1} % of memory; {} maps waited for zeroing, {} were refused\n\
+             maps of several pieces: {}, of up to {} pieces\n\
+             translation entries for pieces: {}\n\
              room lost when a map was refused: {}\n\
-             when it was refused for the last time: {}\n\
              when a probe was refused: {}",
             self.blades,
             self.blade_bytes >> 20,
@@ -173,9 +179,11 @@ impl Report {
             self.fill_percent,
             self.waits,
             self.refused,
-            spread(self.lost_percent),
-            spread(self.lost_at_last_percent),
-            spread(self.probed_percent),
+            self.of_pieces,
+            self.most_pieces,
+            spread(self.entries, ""),
+            spread(self.lost_percent, " %"),
+            spread(self.probed_percent, " %"),
         )
     }
 }
@@ -206,7 +214,10 @@ impl Lengths {
 #[derive(Clone, Debug)]
 struct Rented {
     memory: Memory,
-    blades: u8,
+    /// The entries for pieces.
+    places: Places,
+    /// What was freed and is not zeroed, by blade.
+    unclean: Vec<VecDeque<Piece>>,
     capacity: u64,
     used: u64,
     waits: u64,
@@ -214,8 +225,8 @@ struct Rented {
 
 /// What came of an allocation.
 enum Mapped {
-    Yes(Extent),
-    /// Free bytes are in no piece that is long enough, or there are not enough.
+    Yes(Vec<Piece>),
+    /// Free bytes are in too many pieces, or there are not enough.
     No,
 }
 
@@ -229,7 +240,8 @@ impl Rented {
         let capacity = capacity.map(|slice| slice.capacity()).sum();
         Self {
             memory,
-            blades: rack.blades,
+            places: Places::default(),
+            unclean: vec![VecDeque::new(); rack.blades.into()],
             capacity,
             used: 0,
             waits: 0,
@@ -238,36 +250,48 @@ impl Rented {
 
     /// Allocates; waits until all is zeroed if there is room only then, as the controller does.
     fn map(&mut self, length: u64) -> Result<Mapped> {
-        let mut extent = self.memory.allocate(length, |_| true);
-        if matches!(extent, Err(NoMemory::Zeroing { .. })) {
+        let mut pieces = self.memory.allocate(length, |_| true);
+        if matches!(pieces, Err(NoMemory::Zeroing { .. })) {
             self.waits += 1;
-            for blade in 0..self.blades {
+            for blade in 0..self.unclean.len() {
                 while self.zero(blade) {}
             }
-            extent = self.memory.allocate(length, |_| true);
+            pieces = self.memory.allocate(length, |_| true);
         }
-        match extent {
-            Ok(extent) => {
-                self.used += extent.length;
-                Ok(Mapped::Yes(extent))
+        match pieces {
+            Ok(pieces) => {
+                self.used += bytes(&pieces);
+                self.places.replace(&[], &pieces);
+                Ok(Mapped::Yes(pieces))
             }
-            Err(NoMemory::Full { .. }) => Ok(Mapped::No),
+            Err(NoMemory::Full { .. } | NoMemory::Scattered { .. }) => Ok(Mapped::No),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn unmap(&mut self, extent: Extent) {
-        self.used -= extent.length;
-        self.memory.free(extent);
+    fn unmap(&mut self, pieces: &[Piece]) {
+        self.used -= bytes(pieces);
+        for piece in pieces {
+            self.memory.free(*piece);
+            self.unclean[usize::from(piece.extent.blade)].push_back(*piece);
+        }
     }
 
     /// A memory blade does one step of zeroing; whether there was something.
-    fn zero(&mut self, blade: u8) -> bool {
-        let extent = self.memory.unclean(blade, STEP);
-        if let Some(extent) = extent {
-            self.memory.zeroed(extent);
+    fn zero(&mut self, blade: usize) -> bool {
+        let unclean = &mut self.unclean[blade];
+        let Some(piece) = unclean.pop_front() else {
+            return false;
+        };
+        let middle = piece.va + STEP;
+        let rest = piece.part(middle, piece.end());
+        if let Some(rest) = rest {
+            unclean.push_front(rest);
         }
-        extent.is_some()
+        self.places.replace(&[piece], rest.as_slice());
+        let done = piece.part(piece.va, middle);
+        done.into_iter().for_each(|done| self.memory.zeroed(done));
+        true
     }
 
     /// Bytes in use and those that are not, in parts of all, in percent.
@@ -297,7 +321,8 @@ impl Rented {
 /// Lives, and tells `progress` how many operations are done. The same plan gives the same report.
 ///
 /// An operation maps memory of a length that was drawn, if no more than the plan's fill is mapped then; otherwise, and if
-/// that is refused, it unmaps an allocation, each as likely as any other. In each operation one memory blade does a step of
+/// that is refused, it unmaps an allocation, each as likely as any other, and the length is tried again: if it were given
+/// up, what is long would be given up more often than what is short. In each operation one memory blade does a step of
 /// zeroing, in turn.
 ///
 /// # Errors
@@ -305,10 +330,10 @@ impl Rented {
 /// The longest allocation is too long, or the allocator refuses something for another reason than that it has no room.
 pub fn live(plan: &Plan, progress: impl Fn(u64)) -> Result<Report> {
     let Plan { rack, longest, .. } = *plan;
+    let all = rack.blade_size * u64::from(rack.blades);
     ensure!(
-        longest <= rack.blade_size / 4,
-        "--longest: {longest} bytes are more than a quarter of a memory blade, which has {}",
-        rack.blade_size
+        longest <= all / 4,
+        "--longest: {longest} bytes are more than a quarter of the memory of all blades, {all}"
     );
     let lengths = Lengths::new(longest);
     let mut random = fastrand::Rng::with_seed(plan.seed);
@@ -317,39 +342,39 @@ pub fn live(plan: &Plan, progress: impl Fn(u64)) -> Result<Report> {
     let mut rented = Rented::new(rack);
     let most = rented.capacity / 100 * plan.fill;
     let between = (plan.operations / PROBES).max(1);
-    let mut held: Vec<Extent> = Vec::new();
-    let (mut maps, mut unmaps) = (0, 0);
-    let (mut lost, mut lost_at_last, mut probed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut held: Vec<Vec<Piece>> = Vec::new();
+    let (mut maps, mut unmaps, mut refused) = (0, 0, 0);
+    let (mut of_pieces, mut most_pieces) = (0, 0);
+    let (mut lost, mut probed, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     let mut next = lengths.draw(&mut random);
-    // Room that the next allocation found lost when it was refused, if it was.
-    let mut lost_by_next: Option<f64> = None;
     // Memory is not as full as it should be at first.
     let mut was_full = false;
     for operation in 0..plan.operations {
         let mut unmaps_one = rented.used + next.next_multiple_of(GRANULE) > most;
         if !unmaps_one {
             match rented.map(next)? {
-                Mapped::Yes(extent) => {
+                Mapped::Yes(pieces) => {
                     maps += 1;
-                    held.push(extent);
-                    lost_at_last.extend(lost_by_next.take());
+                    of_pieces += u64::from(pieces.len() > 1);
+                    most_pieces = most_pieces.max(pieces.len());
+                    held.push(pieces);
                     next = lengths.draw(&mut random);
                 }
                 Mapped::No => {
                     unmaps_one = true;
-                    let now = rented.lost_percent(next);
-                    lost.extend(now.filter(|_| lost_by_next.is_none()));
-                    lost_by_next = now;
+                    refused += 1;
+                    lost.extend(rented.lost_percent(next));
                 }
             }
         }
         was_full |= unmaps_one;
         if unmaps_one && !held.is_empty() {
             unmaps += 1;
-            rented.unmap(held.swap_remove(random.usize(..held.len())));
+            rented.unmap(&held.swap_remove(random.usize(..held.len())));
         }
-        rented.zero((operation % u64::from(rack.blades)) as u8);
+        rented.zero((operation % u64::from(rack.blades)) as usize);
         if was_full && operation % between == between - 1 {
+            entries.push(rented.places.entries().count() as f64);
             probed.push(rented.probe(lengths, &mut of_probes)?);
             progress(operation);
         }
@@ -362,13 +387,19 @@ pub fn live(plan: &Plan, progress: impl Fn(u64)) -> Result<Report> {
         maps,
         unmaps,
         waits: rented.waits,
-        refused: lost.len() as u64,
+        refused,
+        of_pieces,
+        most_pieces,
         held: held.len() as u64,
         fill_percent: rented.fill_percent(),
         lost_percent: Spread::of(&lost),
-        lost_at_last_percent: Spread::of(&lost_at_last),
         probed_percent: Spread::of(&probed),
+        entries: Spread::of(&entries),
     })
+}
+
+fn bytes(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| piece.extent.length).sum()
 }
 
 #[cfg(test)]
@@ -416,34 +447,33 @@ mod tests {
     }
 
     #[test]
-    fn room_is_lost_when_free_bytes_are_in_pieces_that_are_too_short() {
+    fn what_is_free_in_pieces_is_not_lost_but_costs_entries() {
         let rack = Rack {
             blades: 1,
             blade_size: 10 * GRANULE,
         };
         let mut rented = Rented::new(rack);
-        let mut map = |granules| match rented.map(granules * GRANULE).unwrap() {
-            Mapped::Yes(extent) => extent,
+        let map = |rented: &mut Rented, granules| match rented.map(granules * GRANULE).unwrap() {
+            Mapped::Yes(pieces) => pieces,
             Mapped::No => panic!("there is room"),
         };
-        let extents = [4, 2, 2, 2].map(&mut map);
+        let vmas = [4, 2, 2, 2].map(|granules| map(&mut rented, granules));
         assert_eq!(rented.fill_percent(), 100.0);
         // Nothing is free, so nothing is lost.
         assert!(matches!(rented.map(GRANULE), Ok(Mapped::No)));
         assert_eq!(rented.lost_percent(GRANULE), None);
-        let apart = extents
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| index % 2 == 0);
-        apart.for_each(|(_, extent)| rented.unmap(*extent));
-        assert!(matches!(rented.map(5 * GRANULE), Ok(Mapped::No)));
-        assert_eq!(rented.lost_percent(5 * GRANULE), Some(60.0));
+        let apart = vmas.iter().step_by(2);
+        apart.for_each(|vma| rented.unmap(vma));
+        assert_eq!((rented.fill_percent(), rented.waits), (40.0, 0));
         // More than is free.
         assert_eq!(rented.lost_percent(7 * GRANULE), None);
-        assert_eq!(rented.waits, 0);
         // What was freed is zeroed first.
-        assert!(matches!(rented.map(4 * GRANULE), Ok(Mapped::Yes(_))));
-        assert_eq!(rented.waits, 1);
+        let vma = map(&mut rented, 5);
+        assert_eq!((vma.len(), rented.waits), (2, 1));
+        assert_eq!(rented.places.entries().count(), 2);
+        rented.unmap(&vma);
+        while rented.zero(0) {}
+        assert_eq!(rented.places, Places::default());
     }
 
     #[test]
@@ -468,10 +498,10 @@ mod tests {
     #[test]
     fn an_allocation_that_is_too_long_is_refused() {
         let plan = Plan {
-            longest: (16 << 20) + 1,
+            longest: (128 << 20) + 1,
             ..short(0, 90)
         };
         let said = live(&plan, |_| {}).unwrap_err().to_string();
-        assert!(said.starts_with("--longest: 16777217 bytes"), "{said}");
+        assert!(said.starts_with("--longest: 134217729 bytes"), "{said}");
     }
 }

@@ -219,7 +219,7 @@ mod tests {
         let mut live = Live::new(1, 4).unwrap();
         let failure = live.map(5 << 12, Access::Write).unwrap().unwrap_err();
         assert_eq!(failure.errno, Errno::ENOMEM);
-        let failure = live.map(1 << 40, Access::Write).unwrap().unwrap_err();
+        let failure = live.map(1 << 45, Access::Write).unwrap().unwrap_err();
         assert_eq!(failure.errno, Errno::EFBIG);
     }
 

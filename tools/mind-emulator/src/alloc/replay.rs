@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn what_the_controller_refuses_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let source = source(folder.path(), "", "brk 4096 rw\nmmap 4294967297 0 0 rw\n");
+        let source = source(folder.path(), "", "brk 4096 rw\nmmap 8589934593 0 0 rw\n");
         let said = format!("{:#}", replay(&source, RACK, &[]).unwrap_err());
-        let expected = "10.txt:2: cannot map 4294971392 bytes; give more memory with";
+        let expected = "10.txt:2: cannot map 8589938688 bytes; give more memory with";
         assert!(said.contains(expected), "{said}");
         let enough = Rack {
             blade_size: 8 << 30,

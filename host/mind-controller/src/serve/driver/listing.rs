@@ -127,7 +127,8 @@ fn vma_status(
     count: impl Fn(Va, Va) -> (usize, Option<Va>),
 ) -> (VmaStatus, Option<u64>) {
     let domain = books.domains.get(vma.domain);
-    let memory = books.blades.get(BladeKind::Memory, vma.extent.blade);
+    let memory = vma.memories().into_iter();
+    let memory = memory.filter_map(|number| books.blades.get(BladeKind::Memory, number));
     let (mut access, more) = domain.map_or_else(Default::default, |domain| {
         let protection = &domain.protection;
         protection.over_at_most(start, vma.end(), ranges)
@@ -151,7 +152,7 @@ fn vma_status(
         length: vma.length,
         domain: vma.domain,
         domain_name: domain.map_or_else(String::new, |domain| domain.name.clone()),
-        memory: memory.map_or_else(String::new, |blade| blade.name.clone()),
+        memory: memory.map(|blade| blade.name.clone()).collect(),
         area: vma.area.clone(),
         users: vma.users.count(),
         access: access.collect(),

@@ -27,7 +27,7 @@ use mind_machines::controller::{
         blades,
         tables::{Key, Value},
     },
-    procedure,
+    interface, procedure,
 };
 
 /// How long a list of blocks is good for further lists.
@@ -185,9 +185,9 @@ impl Tables {
                 let step = on_loss(word, *blade)?;
                 Some((step.next, step.verdict == Loss::Writes))
             }),
-            Act::Lose { memory, from, most } => self.sweep(*from, *most, |slot, word| {
+            Act::Lose { kept, from, most } => self.sweep(*from, *most, |slot, word| {
                 let region = slot.region()?;
-                let is_its = region.base().slice() == Some(*memory);
+                let is_its = interface::is_within(kept, region.base());
                 let lost = is_its.then(|| procedure::lose(word)).flatten()?;
                 Some((lost, true))
             }),

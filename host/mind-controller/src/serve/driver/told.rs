@@ -46,12 +46,14 @@ impl Driver {
             },
             Event::VmaLost { domain, va, blade } => {
                 let vma = self.controller.books().domains.vma(va);
-                let (area, pages) = vma.map_or((None, 0), |vma| {
-                    (vma.area.as_deref(), vma.length >> PAGE_SHIFT)
+                let (area, of, lost) = vma.map_or((None, 0, 0), |vma| {
+                    let lost = vma.lost_ranges().map(|(from, to)| to - from);
+                    (vma.area.as_deref(), vma.length, lost.sum::<u64>())
                 });
+                let (pages, of) = (lost >> PAGE_SHIFT, of >> PAGE_SHIFT);
                 tracing::error!(
-                    domain, vma = %va, area, pages, blade,
-                    "a vma is lost with its memory blade; accesses fail until it is unmapped"
+                    domain, vma = %va, area, pages, of, blade,
+                    "pages of a vma are lost with a memory blade; accesses to them fail until they are unmapped"
                 );
             }
             Event::Refused { page, vma, blade } => match vma {

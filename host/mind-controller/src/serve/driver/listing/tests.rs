@@ -7,11 +7,11 @@ use mind_api::{
     message::{Access, Frame},
     operator::Status,
 };
-use mind_common::permission::PermissionClass;
+use mind_common::{addr::WINDOW_BASE, permission::PermissionClass};
 use mind_connection::{ClientError, frame, lists};
 use mind_machines::controller::books::{
     domains::{Lost, Process, Users},
-    memory::Extent,
+    memory::{Extent, Piece},
 };
 
 use super::*;
@@ -98,16 +98,19 @@ fn vma(domain: u32, granule: u64, granules: u64) -> Vma {
     let length = granules * GRANULE;
     Vma {
         domain,
-        extent: Extent {
-            blade: 0,
-            offset: granule * GRANULE,
-            length,
-        },
+        pieces: vec![Piece {
+            va: WINDOW_BASE + granule * GRANULE,
+            extent: Extent {
+                blade: 0,
+                offset: granule * GRANULE,
+                length,
+            },
+        }],
         length,
         users: Users::Domain,
         area: None,
         lost: None,
-        is_lost: false,
+        lost_pieces: Default::default(),
         is_closing: false,
     }
 }
