@@ -64,6 +64,10 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             "takes a packet that is held up between the tables and its word; the model's are handled in one \
              step",
         ),
+        Mutant::LossForgotten => (
+            Finder::Simulator,
+            "the model's slots are never few, so that regions which are lost keep theirs",
+        ),
         Mutant::CarriedOutTwice => (
             Finder::Simulator,
             "the model's blades make no request twice; mind-machines/tests/seeded.rs does",

@@ -403,14 +403,11 @@ impl Controller {
         let blade = self.name_of(incarnation);
         let vmas: Vec<Va> = self.books.domains.kept_by(number, Va(0)).collect();
         for va in vmas {
-            let Some(vma) = self.books.domains.vma_mut(va) else {
+            let Some(vma) = self.books.domains.vma(va) else {
                 continue;
             };
-            let its = vma.pieces.iter();
-            let its = its.filter(|piece| piece.extent.blade == number);
-            vma.lost_pieces.extend(its.map(|piece| piece.va));
             let (domain, is_closing) = (vma.domain, vma.is_closing);
-            let lost: Vec<_> = vma.lost_ranges().collect();
+            let lost: Vec<_> = vma.kept_by(number).collect();
             for (from, to) in lost {
                 if !is_closing && !seeded!(LostStaysAllowed) {
                     keys.extend(self.allow(domain, Va(from), to - from, PermissionClass::Lost));
@@ -458,7 +455,7 @@ impl Controller {
         let flushes = vmas.filter(|vma| !vma.is_closing).flat_map(|vma| {
             let domain = self.books.domains.get(vma.domain);
             let blades = domain.map(Domain::blades).unwrap_or_default();
-            let its = vma.lost_ranges();
+            let its = vma.kept_by(number);
             its.map(move |(from, to)| Task::Flush(blades, from, to))
         });
         let flushes: Vec<_> = flushes.collect();

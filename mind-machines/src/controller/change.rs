@@ -582,6 +582,9 @@ impl Controller {
                 (Change::Free | Change::Reclaim, _) if is_changed => free.push(run.entry.slot),
                 (Change::Merge, Some(upper)) if is_changed => free.push(upper.slot),
                 (Change::Split, Some(upper)) if !is_changed => free.push(upper.slot),
+                (Change::Reclaim, _) if outcome == Outcome::Lost => {
+                    self.keep_lost(operation, run.entry);
+                }
                 _ => {}
             }
             // What an operator wants stays so.

@@ -220,13 +220,19 @@ impl Controller {
             }
             Request::Sync { domain, va, length } => {
                 self.books.domains.check_presence(caller, domain)?;
-                let (from, to) = self.check_sync(Va(va), length)?;
+                let from = Va(va);
+                if !from.is_in_window(length) {
+                    let message = format!("{length} bytes at {from} are not in the window");
+                    return Err(Failure::new(Errno::EINVAL, message));
+                }
+                let to = Va(va + length);
                 let syncing = Syncing {
                     blade: caller,
                     from,
                     to,
                     found: VecDeque::new(),
                     owned: Vec::new(),
+                    is_lost: self.books.domains.is_lost(domain, from.0, to.0),
                 };
                 operation.first([
                     Task::Release,
@@ -249,8 +255,9 @@ impl Controller {
             Request::ReportLoss { va } => {
                 let page = Va(va);
                 let vma = self.books.domains.vma_at(page);
-                if vma.is_some_and(|vma| vma.is_lost_at(page)) {
-                    // That was noted when its memory blade went.
+                let domain = vma.map_or(0, |vma| vma.domain);
+                if self.books.domains.is_lost(domain, va, va + 1) {
+                    // That was noted when a blade went.
                     self.finish(operation, VecDeque::new(), Ok(Reply::Done), is_kept);
                     return Ok(());
                 }

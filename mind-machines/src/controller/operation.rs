@@ -123,6 +123,8 @@ pub(super) enum Otherwise {
     Unmap(Va),
     /// A domain may do what it could before.
     Restore(u32, Vec<Range>),
+    /// A region that is lost keeps its slot.
+    KeepSlot,
 }
 
 /// One thing to be done. An operation's tasks are done from the last to the first; each may put others on top.
@@ -250,6 +252,8 @@ pub(super) struct Syncing {
     pub(super) found: VecDeque<Entry>,
     /// Those that the blade owns.
     pub(super) owned: Vec<Entry>,
+    /// Whether something of the range is lost.
+    pub(super) is_lost: bool,
 }
 
 /// The region of an address is to be found, and changed.
@@ -274,6 +278,8 @@ pub(super) enum Purpose {
     Tell(bool),
     /// It is to do without a slot, if it is this region.
     Reclaim(Entry),
+    /// Its slot is freed, if it is this region: the tables say that it is lost.
+    FreeLost(Entry),
     /// It is split, if it is this region.
     Split(Region),
     /// The halves of this region are merged, if both have slots.

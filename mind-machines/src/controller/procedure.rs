@@ -128,8 +128,10 @@ pub enum Outcome {
     Changed(Loss),
     /// The region stayed busy for too long, or blades were to be spared, and is as it was.
     LeftAlone,
-    /// There was nothing to do: the slot is free, the region lost for good, or not stuck.
+    /// There was nothing to do: the slot is free, or the region is in use, not stuck, or not to be marked.
     Nothing,
+    /// The region is lost, and stays as it is until it is freed.
+    Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -347,14 +349,17 @@ impl Procedure {
     }
 
     fn take(&mut self, now: u64, first: Word, second: Word) -> Option<Do> {
-        let is_void = match self.change {
-            Change::MarkLost => !is_orphan(first),
-            Change::Free => false,
-            Change::Reclaim => !is_idle(first) && !seeded!(ReclaimedInUse),
-            Change::Reset | Change::Split | Change::Merge => first.prior() == Some(Prior::Lost),
+        let void = match self.change {
+            Change::MarkLost => (!is_orphan(first)).then_some(Outcome::Nothing),
+            Change::Free => None,
+            _ if first.prior() == Some(Prior::Lost) => Some(Outcome::Lost),
+            Change::Reclaim if !seeded!(ReclaimedInUse) => {
+                (!is_idle(first)).then_some(Outcome::Nothing)
+            }
+            Change::Reclaim | Change::Reset | Change::Split | Change::Merge => None,
         };
-        if is_void {
-            self.stage = Stage::Over(Outcome::Nothing);
+        if let Some(outcome) = void {
+            self.stage = Stage::Over(outcome);
             return None;
         }
         for (slot, word) in [(Which::First, first), (Which::Second, second)] {

@@ -6,19 +6,21 @@
 //! clock's hand, and has each region that it can do without written back and dropped by its blades
 //! ([`Change::Reset`]), as for any other change; a region that nobody has then gives up its slot
 //! ([`Change::Reclaim`]). A request that needs a slot waits meanwhile: the switch says "busy", and the blade asks again.
-//! A region of which writes are lost keeps its slot, which says so; one that is lost with its memory blade needs none,
-//! since the permission class of its vma says so.
+//! The word of a region that is lost says so. Where its slot is wanted, the permission class of its pages says it from
+//! then on, whatever they were lost with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
-use mind_common::{addr::Region, directory::State};
+use mind_common::{
+    directory::{Prior, State},
+    permission::PermissionClass,
+};
 
 use super::{
     Act, Controller, Entry, OperationId, Seen,
     index::Errand,
     interface::{Left, Use},
-    operation::{Claim, Finding, Operation, Purpose, Task, Waits},
-    procedure::Change,
+    operation::{Claim, Finding, Operation, Otherwise, Purpose, Task, Waits},
 };
 
 /// How many times as many regions are taken at once where it is by block, since several make one table free. Each may be a
@@ -257,27 +259,40 @@ impl Controller {
         let is_cold = before == Some(used.accesses);
         match (used.word.state(), pass) {
             (State::Invalid, _) => true,
-            (State::Locked, _) => self.is_lost_with_memory(used.entry.region),
+            (State::Locked, _) => used.word.prior() == Some(Prior::Lost),
             (State::Shared | State::Modified, Pass::Cold) => is_cold,
             (State::Shared | State::Modified, Pass::All) => true,
             _ => false,
         }
     }
 
-    /// Whether a region is lost with its memory blade, so that no packet asks for it any more.
-    fn is_lost_with_memory(&self, region: Region) -> bool {
+    /// A region that is lost is to do without its slot: from now on it is its vma that says that accesses to it fail.
+    /// A packet that was admitted before that must not find the region without its slot, and open another.
+    pub(super) fn keep_lost(&mut self, operation: &mut Operation, here: Entry) {
+        let region = here.region;
         let vma = self.books.domains.vma_with(region.base());
-        vma.is_some_and(|vma| vma.is_lost_at(region.base()))
-    }
-
-    /// The region that was found is given up by all blades, and then by its slot, if no blade has it again.
-    pub(super) fn reclaim_region(&mut self, now: u64, operation: &mut Operation, here: Entry) {
-        if self.is_lost_with_memory(here.region) {
-            let free = self.changing(now, Change::Free, [(here, None)]);
-            return operation.tasks.push(Task::Change(free));
-        }
-        let reset = self.changing(now, Change::Reset, [(here, None)]);
-        let reclaim = self.changing(now, Change::Reclaim, [(here, None)]);
-        operation.first([Task::Change(reset), Task::Change(reclaim)]);
+        let pages = vma.filter(|vma| !vma.is_closing).map(|vma| {
+            let end = vma.end().min(region.base().0 + region.size());
+            (vma.domain, end.saturating_sub(region.base().0))
+        });
+        // Behind the last page of its vma nothing is allowed.
+        let keys = match pages {
+            Some((domain, length)) if length > 0 && !seeded!(LossForgotten) => {
+                self.allow(domain, region.base(), length, PermissionClass::Lost)
+            }
+            _ => VecDeque::new(),
+        };
+        let free = Finding {
+            va: region.base(),
+            purpose: Purpose::FreeLost(here),
+            entry: None,
+        };
+        operation.first([
+            Task::Install(keys, Otherwise::KeepSlot),
+            Task::Keep,
+            Task::Release,
+            Task::WaitForPackets,
+            Task::FindRegion(free),
+        ]);
     }
 }

@@ -9,7 +9,7 @@ use mind_api::{
 };
 use mind_common::{
     addr::{PAGE_SHIFT, Region, Va},
-    directory::machine::may_write_back,
+    directory::{Prior, machine::may_write_back},
     id::BladeSet,
 };
 
@@ -128,6 +128,7 @@ impl Controller {
                 syncing.from = next.unwrap_or(syncing.to);
             }
             Some(Seen::Word(word)) => {
+                syncing.is_lost |= word.prior() == Some(Prior::Lost);
                 if let Some(entry) = syncing.found.pop_front()
                     && may_write_back(word, syncing.blade)
                 {
@@ -157,6 +158,9 @@ impl Controller {
                 Act::Find { from, to, most },
                 Task::Sync(syncing),
             );
+        } else if syncing.is_lost {
+            let message = "part of the range is lost; see `mind-ctl status` on the switch";
+            self.reply(id, operation, Err(Failure::new(Errno::EIO, message)));
         }
     }
 
@@ -197,7 +201,12 @@ impl Controller {
             (Purpose::Unstick, Some(here)) => Some(self.unsticking(now, here)),
             (Purpose::MarkLost(with), Some(here)) => Some(self.marking_lost(now, here, with)),
             (Purpose::Reclaim(entry), Some(here)) if entry == here => {
-                return self.reclaim_region(now, operation, here);
+                let reset = self.changing(now, Change::Reset, [(here, None)]);
+                let reclaim = self.changing(now, Change::Reclaim, [(here, None)]);
+                return operation.first([Task::Change(reset), Task::Change(reclaim)]);
+            }
+            (Purpose::FreeLost(entry), Some(here)) if entry == here => {
+                Some(self.changing(now, Change::Free, [(here, None)]))
             }
             (Purpose::Split(region), Some(here)) if here.region == region => {
                 let finding = Finding {
@@ -208,7 +217,11 @@ impl Controller {
             }
             (Purpose::Merge(whole), _) => self.merging(now, whole, &found),
             (
-                Purpose::Unstick | Purpose::MarkLost(_) | Purpose::Reclaim(_) | Purpose::Split(_),
+                Purpose::Unstick
+                | Purpose::MarkLost(_)
+                | Purpose::Reclaim(_)
+                | Purpose::FreeLost(_)
+                | Purpose::Split(_),
                 _,
             ) => None,
             (Purpose::Tell(changed), Some(Entry { region, .. })) => {

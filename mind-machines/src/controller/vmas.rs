@@ -1,6 +1,6 @@
 //! Vmas: memory is found for them, they are opened, protected and closed, and what of them is lost is noted.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use mind_api::{
     errno::{Errno, Failure},
@@ -90,7 +90,6 @@ impl Controller {
             users,
             area,
             lost: None,
-            lost_pieces: BTreeSet::new(),
             is_closing: false,
         });
         self.books.touch(records::Key::Vma(va.0));
@@ -212,8 +211,8 @@ impl Controller {
         access: Access,
     ) -> Result<(), Failure> {
         let rounded = length.checked_next_multiple_of(PAGE);
-        let range = rounded.and_then(|length| Some((length, va.0.checked_add(length)?)));
-        let Some((length, end)) = range.filter(|_| va.is_page_aligned()) else {
+        let end = rounded.and_then(|length| va.0.checked_add(length));
+        let Some(end) = end.filter(|_| va.is_page_aligned()) else {
             let message = format!("{length} bytes at {va} are no whole pages");
             return Err(Failure::new(Errno::EINVAL, message));
         };
@@ -222,11 +221,9 @@ impl Controller {
                 format!("part of {length} bytes at {va} is not mapped in domain {domain}");
             return Err(Failure::new(Errno::ENOMEM, message));
         }
-        if access == Access::Lost || self.is_lost(va, end) {
-            let message = format!(
-                "part of {length} bytes at {va} is lost; see `mind-ctl status` on the switch"
-            );
-            return Err(Failure::new(Errno::EIO, message));
+        if access == Access::Lost {
+            let message = "memory cannot be protected as lost".to_owned();
+            return Err(Failure::new(Errno::EINVAL, message));
         }
         let known = self.books.domains.get(domain);
         let before = known.map_or_else(Vec::new, |domain| domain.protection.over(va.0, end));
@@ -234,7 +231,13 @@ impl Controller {
             .filter(|_| !seeded!(ProtectedUnflushed))
             .map(Domain::blades)
             .unwrap_or_default();
-        let keys = self.allow(domain, va, length, access);
+        // What is lost stays lost until it is unmapped.
+        let left = before.iter().filter(|(_, _, class)| *class != Access::Lost);
+        let left: Vec<_> = left.map(|(from, to, _)| (*from, *to)).collect();
+        let mut keys = VecDeque::new();
+        for (from, to) in left {
+            keys.extend(self.allow(domain, Va(from), to - from, access));
+        }
         operation.first([
             Task::Install(keys, Otherwise::Restore(domain, before)),
             Task::Keep,
@@ -320,6 +323,12 @@ impl Controller {
                 let what = "changing the switch's tables; see `mind-ctl check`";
                 return self.event(Event::Failed { what, failure });
             }
+            Otherwise::KeepSlot => {
+                let what = "noting in the protection table that a region is lost";
+                operation.tasks.clear();
+                operation.tasks.push(Task::Release);
+                return self.event(Event::Failed { what, failure });
+            }
             Otherwise::Unmap(va) => self.close(va),
             Otherwise::Restore(domain, ranges) => {
                 let mut keys = VecDeque::new();
@@ -339,31 +348,6 @@ impl Controller {
             Task::Reply(answer),
             Task::Release,
         ]);
-    }
-
-    /// What is to be synced, if it can be.
-    pub(super) fn check_sync(&self, va: Va, length: u64) -> Result<(Va, Va), Failure> {
-        if !va.is_in_window(length) {
-            let message = format!("{length} bytes at {va} are not in the window");
-            return Err(Failure::new(Errno::EINVAL, message));
-        }
-        let end = va.0 + length;
-        if self.is_lost(va, end) {
-            let message = format!(
-                "part of {length} bytes at {va} is lost; see `mind-ctl status` on the switch"
-            );
-            return Err(Failure::new(Errno::EIO, message));
-        }
-        Ok((va, Va(end)))
-    }
-
-    /// Whether something of a range is lost with a memory blade.
-    fn is_lost(&self, va: Va, end: u64) -> bool {
-        let first = self.books.domains.vma_at(va).map_or(va, Vma::va);
-        let vmas = self.books.domains.vmas_from(first);
-        let vmas = vmas.take_while(|vma| vma.va().0 < end);
-        let mut lost = vmas.flat_map(Vma::lost_ranges);
-        lost.any(|(from, to)| va.0 < to && from < end)
     }
 
     /// What was written to the page's region is lost, or memory is: the vma remembers it. The vma's domain and first

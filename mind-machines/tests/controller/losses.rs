@@ -199,7 +199,7 @@ fn a_memory_blade_that_is_gone_takes_its_regions_along() {
         length: 0x1000,
         access: Access::Write,
     };
-    assert_eq!(world.call(0, protect).unwrap_err().errno, Errno::EIO);
+    assert_eq!(world.call(0, protect), Ok(Reply::Done));
     assert_eq!(world.request(1, Want::Read, va), Verdict::Lost);
     // Copies that blades have got since are dropped before the addresses are given out again.
     world.flushed.clear();
@@ -225,5 +225,91 @@ fn what_others_answered_counts_though_a_blade_is_fenced_in_between() {
     );
     assert_eq!(world.flushed, [host(1), host(2)]);
     assert_eq!(world.word_at(va), INVALID);
+    world.check();
+}
+
+#[test]
+fn regions_of_which_writes_are_lost_leave_slots_for_others_and_stay_lost() {
+    const SLOTS: u64 = 8;
+    let (mut world, va) = World::with_memory_of(SLOTS as usize, 4 * SLOTS + 10, OnLoss::Fail);
+    let first = |region: u64| Va(va.0 + (region << 14));
+    for region in 0..SLOTS {
+        assert_eq!(
+            world.request(0, Want::Acquire, first(region)),
+            Verdict::Fetch
+        );
+    }
+    world.cut(host(0));
+    world.run();
+    let touch = |world: &mut World, page| {
+        while world.request(1, Want::Read, page) != Verdict::Fetch {
+            world.run();
+        }
+    };
+    let of_others = [0, 1, 2].map(|other| first(SLOTS + other));
+    for page in of_others {
+        touch(&mut world, page);
+        world.run();
+    }
+    let has_slot = |world: &World, region| world.switch.tables().slot(first(region)).is_some();
+    assert!((0..SLOTS).any(|region| !has_slot(&world, region)));
+    let is_lost = |world: &mut World| {
+        for page in 0..4 * SLOTS {
+            let page = Va(va.0 + (page << 12));
+            assert_eq!(world.request(1, Want::Read, page), Verdict::Lost, "{page}");
+        }
+        let sync = |length| Request::Sync {
+            domain: 1,
+            va: va.0,
+            length,
+        };
+        assert_eq!(world.call(1, sync(1)).unwrap_err().errno, Errno::EIO);
+        world.check();
+    };
+    is_lost(&mut world);
+    let lost = world.lost_regions(va);
+    assert_eq!(lost, SLOTS);
+    world.die();
+    world.run();
+    is_lost(&mut world);
+    for page in of_others {
+        assert_eq!(world.request(1, Want::Read, page), Verdict::Fetch);
+    }
+    let protect = Request::Protect {
+        domain: 1,
+        va: va.0,
+        length: (4 * SLOTS + 10) << 12,
+        access: Access::Read,
+    };
+    assert_eq!(world.call(1, protect), Ok(Reply::Done));
+    is_lost(&mut world);
+    let write = world.request(1, Want::Acquire, of_others[0]);
+    assert_eq!(write, Verdict::Protected);
+    // What is mapped at the same addresses next is not.
+    assert_eq!(world.unmap(1, 1, va, 4 * SLOTS + 10), Ok(Reply::Done));
+    world.run();
+    let again = world.map(1, 1, 256 - 16);
+    assert_eq!(world.request(1, Want::Read, again), Verdict::Fetch);
+    world.check();
+}
+
+#[test]
+fn a_sync_of_a_region_of_which_writes_are_lost_fails_whether_or_not_it_has_a_slot() {
+    let (mut world, va) = World::with_memory(16, OnLoss::Fail);
+    let kept = Va(va.0 + 0x8000);
+    assert_eq!(world.request(0, Want::Acquire, va), Verdict::Fetch);
+    assert_eq!(world.request(1, Want::Acquire, kept), Verdict::Fetch);
+    world.cut(host(0));
+    world.run();
+    let sync = |from: Va, length| Request::Sync {
+        domain: 1,
+        va: from.0,
+        length,
+    };
+    let refused = world.call(1, sync(va, 0x10000)).unwrap_err();
+    assert_eq!(refused.errno, Errno::EIO, "{refused}");
+    // What else the blade has of the range is written back all the same.
+    assert_eq!(world.word_at(kept), INVALID);
+    assert_eq!(world.call(1, sync(kept, 0x1000)), Ok(Reply::Done));
     world.check();
 }

@@ -165,8 +165,9 @@ impl World<'_> {
             Told::Lost { region, .. } => self.lost.push((region.base(), region.size())),
             Told::Refused { page, .. } => self.lost.push((page, 1)),
             Told::VmaLost { va, .. } => {
-                let vma = self.controller.books().domains.vma(va);
-                let lost = vma.into_iter().flat_map(|vma| vma.lost_ranges());
+                let domains = &self.controller.books().domains;
+                let vma = domains.vma(va);
+                let lost = vma.into_iter().flat_map(|vma| domains.lost_ranges(vma));
                 let lost = lost.map(|(from, to)| (Va(from), to - from));
                 self.lost_ranges.extend(lost);
             }

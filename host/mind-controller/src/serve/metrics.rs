@@ -20,7 +20,7 @@ const REQUEST_SECONDS: [f64; 12] = [
 ];
 
 /// What can come of a change of a region.
-const OUTCOMES: [&str; 3] = ["changed", "left_alone", "nothing"];
+const OUTCOMES: [&str; 4] = ["changed", "left_alone", "nothing", "lost"];
 
 /// What the controller counts itself, since it began.
 pub(super) struct Events {
@@ -78,11 +78,12 @@ impl Events {
 
     /// The controller changed a region, or left it alone.
     pub(super) fn changed(&self, change: Change, outcome: Outcome) {
-        let [changed, left_alone, nothing] = OUTCOMES;
+        let [changed, left_alone, nothing, lost] = OUTCOMES;
         let outcome = match outcome {
             Outcome::Changed(_) => changed,
             Outcome::LeftAlone => left_alone,
             Outcome::Nothing => nothing,
+            Outcome::Lost => lost,
         };
         self.region_changes
             .with_label_values(&[change.name(), outcome])

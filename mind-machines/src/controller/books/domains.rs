@@ -12,6 +12,7 @@ use mind_api::{
 use mind_common::{
     addr::Va,
     id::{BladeId, BladeSet},
+    permission::PermissionClass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -122,8 +123,6 @@ pub struct Vma {
     pub area: Option<String>,
     /// What was written into it and is lost.
     pub lost: Option<Lost>,
-    /// The first addresses of those pieces of which the memory blade is gone: every access to them fails.
-    pub lost_pieces: BTreeSet<u64>,
     /// Whether it is being unmapped: no domain may do anything with it any more.
     pub is_closing: bool,
 }
@@ -151,18 +150,12 @@ impl Vma {
         piece.contains(va).then_some(*piece)
     }
 
-    /// Whether the memory blade of an address of it is gone.
-    pub fn is_lost_at(&self, va: Va) -> bool {
-        let piece = self.piece_at(va);
-        piece.is_some_and(|piece| self.lost_pieces.contains(&piece.va))
-    }
-
-    /// The ranges that are lost with memory blades, first address and the address after the last, by address.
-    pub fn lost_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// The ranges of it that a memory blade keeps, first address and the address after the last, by address.
+    pub fn kept_by(&self, memory: u8) -> impl Iterator<Item = (u64, u64)> {
         let end = self.end();
-        let lost = self.pieces.iter();
-        let lost = lost.filter(|piece| self.lost_pieces.contains(&piece.va));
-        let ranges = lost.map(move |piece| (piece.va, piece.end().min(end)));
+        let its = self.pieces.iter();
+        let its = its.filter(move |piece| piece.extent.blade == memory);
+        let ranges = its.map(move |piece| (piece.va, piece.end().min(end)));
         ranges.filter(|(from, to)| from < to)
     }
 
@@ -419,6 +412,21 @@ impl Domains {
         domain.map_or_else(Vec::new, |domain| {
             domain.protection.over(vma.va().0, vma.end())
         })
+    }
+
+    /// The ranges of a vma that are lost, first address and the address after the last, by address.
+    pub fn lost_ranges(&self, vma: &Vma) -> impl Iterator<Item = (u64, u64)> {
+        let rights = self.rights(vma).into_iter();
+        let lost = rights.filter(|(_, _, class)| *class == PermissionClass::Lost);
+        lost.map(|(from, to, _)| (from, to))
+    }
+
+    /// Whether something of a range of a domain is lost.
+    pub fn is_lost(&self, domain: u32, from: u64, to: u64) -> bool {
+        let domain = self.domains.get(&domain);
+        let rights = domain.map_or_else(Vec::new, |domain| domain.protection.over(from, to));
+        let mut classes = rights.iter().map(|(_, _, class)| *class);
+        classes.any(|class| class == PermissionClass::Lost)
     }
 
     /// Whether all of the range is mapped in the domain.
@@ -681,7 +689,6 @@ mod tests {
             users: Users::Domain,
             area: None,
             lost: None,
-            lost_pieces: BTreeSet::new(),
             is_closing: false,
         };
         domains.put_vma(vma(0, 0x4000));

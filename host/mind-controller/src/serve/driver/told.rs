@@ -45,9 +45,10 @@ impl Driver {
                 None => tracing::warn!(%region, blade, "a region of no vma has lost writes"),
             },
             Event::VmaLost { domain, va, blade } => {
-                let vma = self.controller.books().domains.vma(va);
+                let domains = &self.controller.books().domains;
+                let vma = domains.vma(va);
                 let (area, of, lost) = vma.map_or((None, 0, 0), |vma| {
-                    let lost = vma.lost_ranges().map(|(from, to)| to - from);
+                    let lost = domains.lost_ranges(vma).map(|(from, to)| to - from);
                     (vma.area.as_deref(), vma.length, lost.sum::<u64>())
                 });
                 let (pages, of) = (lost >> PAGE_SHIFT, of >> PAGE_SHIFT);

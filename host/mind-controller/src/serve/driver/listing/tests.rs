@@ -110,7 +110,6 @@ fn vma(domain: u32, granule: u64, granules: u64) -> Vma {
         users: Users::Domain,
         area: None,
         lost: None,
-        lost_pieces: Default::default(),
         is_closing: false,
     }
 }
