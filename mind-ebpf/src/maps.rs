@@ -46,7 +46,7 @@ pub static COMPUTE: Array<Peer> = Array::with_max_entries(MAX_BLADES as u32, 0);
 pub static MEMORY: Array<Peer> = Array::with_max_entries(MAX_BLADES as u32, 0);
 /// The blades on which a protection domain is placed, one bit each, by domain.
 #[map]
-pub static GRANTS: Array<u32> = Array::with_max_entries(1, 0);
+pub static GRANTS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// What a protection domain may do with an address.
 #[map]
 pub static PROTECTION: LpmTrie<ProtectionKey, Protection> = LpmTrie::with_max_entries(1, 0);

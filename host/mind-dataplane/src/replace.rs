@@ -69,7 +69,7 @@ impl Switch {
             }
         }
         self.take_over_peers(old)?;
-        for (domain, blades) in old.placements()? {
+        for (domain, blades) in old.placements() {
             self.place(domain, blades)?;
         }
         for (domain, prefix, permission) in old.protections()? {

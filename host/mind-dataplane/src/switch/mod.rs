@@ -16,6 +16,7 @@ use mind_common::losses::LossPoint;
 
 use crate::{
     Copies, Directory, Result, Shortages, SwitchLimits, TraceControl, Traces, counters, directory,
+    mapped::Mapped,
     maps::Maps,
     object::{self, program},
     replace, traces,
@@ -80,6 +81,8 @@ pub struct Switch {
     programs: Programs,
     pub(crate) maps: Maps,
     pub(crate) directory: Directory,
+    /// The blades on which a domain is placed, one bit each, by domain.
+    grants: Mapped<u64>,
 }
 
 impl Switch {
@@ -104,6 +107,7 @@ impl Switch {
         Ok(Self {
             programs: Programs::Object(Box::new(ebpf)),
             directory,
+            grants: maps.mapped(GRANTS)?,
             maps,
         })
     }
@@ -159,6 +163,7 @@ impl Switch {
                 object::pinned_classifier(folder, program::FAN_OUT)?,
             ))),
             directory: Directory::new(&maps)?,
+            grants: maps.mapped(GRANTS)?,
             maps,
         })
     }

@@ -1,12 +1,14 @@
 //! Where domains are placed, what they may do, and where addresses are stored.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use mind_common::{
     addr::{Prefix, Va},
     id::{BladeSet, DomainId},
     table::{Permission, Protection, ProtectionKey, Translation, TranslationKey},
 };
 
-use super::{GRANTS, PROTECTION, Switch, TRANSLATION};
+use super::{PROTECTION, Switch, TRANSLATION};
 use crate::{Error, Result};
 
 impl Switch {
@@ -16,32 +18,33 @@ impl Switch {
     ///
     /// [`Error::Limit`] for a domain beyond [`SwitchLimits::domains`](crate::SwitchLimits::domains).
     pub fn place(&mut self, domain: DomainId, blades: BladeSet) -> Result<()> {
-        let limit = self.maps.capacity(GRANTS)?;
-        if domain.0 >= limit {
-            return Err(Error::Limit {
-                what: "protection domain",
-                index: domain.0.into(),
-                limit: limit.into(),
-            });
-        }
-        self.maps.set(GRANTS, domain.0, blades.bits())
+        let limit = self.grants.len();
+        let entry = self.grant(domain).ok_or(Error::Limit {
+            what: "protection domain",
+            index: domain.0.into(),
+            limit: limit as u64,
+        })?;
+        entry.store(blades.bits().into(), Ordering::Release);
+        Ok(())
     }
 
     /// The domains that have processes, each with the blades they are placed on. Reads one entry for each possible
-    /// domain.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn placements(&self) -> Result<Vec<(DomainId, BladeSet)>> {
-        let mut placed = Vec::new();
-        for domain in 0..self.maps.capacity(GRANTS)? {
-            let blades = BladeSet::from_bits(self.maps.get(GRANTS, domain)?);
-            if !blades.is_empty() {
-                placed.push((DomainId(domain), blades));
-            }
-        }
-        Ok(placed)
+    /// domain, in memory.
+    pub fn placements(&self) -> Vec<(DomainId, BladeSet)> {
+        let domains = (0..self.grants.len() as u32).map(DomainId);
+        let placed = domains.filter_map(|domain| {
+            let bits = self.grant(domain)?.load(Ordering::Acquire);
+            // A bit for each blade: the upper half has none.
+            Some((domain, BladeSet::from_bits(bits as u32)))
+        });
+        placed.filter(|(_, blades)| !blades.is_empty()).collect()
+    }
+
+    /// What the programs read about a domain's blades.
+    fn grant(&self, domain: DomainId) -> Option<&AtomicU64> {
+        let at = self.grants.at(domain.0 as usize)?;
+        // SAFETY: a value of the mapping, which lives as long as `self`; aligned, and reached through atomics only.
+        Some(unsafe { AtomicU64::from_ptr(at.as_ptr()) })
     }
 
     /// All protection entries, in no order.

@@ -600,7 +600,7 @@ pub(in crate::serve) fn read(
             (Key::Translation(prefix), Value::Translation(translation))
         }),
     );
-    let placements = switch.placements()?.into_iter();
+    let placements = switch.placements().into_iter();
     entries.extend(
         placements.map(|(domain, blades)| (Key::Placement(domain.0), Value::Placement(blades))),
     );
