@@ -78,7 +78,7 @@ fn unpack(package: &str, root: &Path) -> Result<()> {
         root.display()
     ));
     let download = || {
-        // apt's own unprivileged user cannot write into a checkout in somebody's home.
+        // apt's own unprivileged user cannot write into a checkout in a user's home.
         let mut command = debian::apt_get();
         command
             .args(["-o", "APT::Sandbox::User=root", "download", package])

@@ -59,7 +59,7 @@ impl Need {
         }
     }
 
-    /// What it is, for somebody who does not use Debian.
+    /// What it is, for users of other distributions.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::BpfToolchain => "a Rust toolchain with rust-src for the BPF target",

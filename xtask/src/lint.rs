@@ -39,7 +39,7 @@ fn no_bugs() -> Result<()> {
     ensure!(
         !asks_for_bugs(&features),
         "the workspace is built with the feature \"mutants\", which puts bugs into the protocol: \
-         `cargo tree --workspace --edges features --invert mind-machines` says who asks for it; \
+         `cargo tree --workspace --edges features --invert mind-machines` says which package asks for it; \
          only mind-mutants may, by a feature of its own"
     );
     Ok(())
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bugs_that_somebody_asks_for_are_seen() {
+    fn a_package_that_asks_for_bugs_is_seen() {
         assert!(!asks_for_bugs("blade,default\n\nstd\n"));
         assert!(asks_for_bugs("blade,default\n\nblade,mutants (*)\n"));
     }

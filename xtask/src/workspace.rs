@@ -20,7 +20,7 @@ pub(crate) fn tools() -> PathBuf {
     target().join("tools")
 }
 
-/// The file for the output of a tool called `name` that nobody wants to see unless the tool fails.
+/// The file for the output of a tool called `name` that is shown only when the tool fails.
 pub(crate) fn log(name: &str) -> PathBuf {
     target().join("log").join(format!("{name}.log"))
 }

@@ -184,34 +184,3 @@ impl Pool {
         part
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{action::actions, step::step};
-
-    #[test]
-    fn a_state_comes_back_whole_and_equal_states_are_one() {
-        let pool = Pool::default();
-        let mut world = World::new(&Setting::SMALLEST);
-        for turn in 0..40 {
-            let packed = pool.pack(world.clone());
-            assert_eq!(packed.unpack(), world);
-            let again = pool.pack(world.clone());
-            assert!(
-                packed
-                    .0
-                    .iter()
-                    .zip(&again.0)
-                    .all(|(a, b)| Arc::ptr_eq(a, b))
-            );
-            let mut possible = Vec::new();
-            actions(&world, &mut possible);
-            let after = possible.iter().filter_map(|action| step(&world, action));
-            let after: Vec<_> = after.collect();
-            assert!(!after.is_empty(), "something can happen");
-            world = after[turn % after.len()].clone();
-        }
-        assert!(!pool.is_empty());
-    }
-}

@@ -96,11 +96,13 @@ pub enum Failure {
     #[error("the controller has nothing to do, and {0}")]
     Disagreement(Disagreement),
     /// An access is denied that was promised.
-    #[error("{0} is denied {1}, which was answered as mapped, and whose end nobody has asked for")]
+    #[error(
+        "{0} is denied {1}, which was answered as mapped, and whose end no program has asked for"
+    )]
     Denied(BladeId, Va),
     /// The switch allows something else than was promised.
     #[error(
-        "{0} was answered as mapped, nobody has asked for its end, and the switch allows something else than was answered"
+        "{0} was answered as mapped, no program has asked for its end, and the switch allows something else than was answered"
     )]
     Broken(Va),
     /// A page is written that was to be read only.
@@ -108,7 +110,7 @@ pub enum Failure {
     Written(BladeId, Va),
     /// A named area is not where it was.
     #[error(
-        "area `{0}` is not found at {1}, where it was, though nobody has asked to remove its name"
+        "area `{0}` is not found at {1}, where it was, though no program has asked to remove its name"
     )]
     Forgotten(String, Va),
     /// Writes were lost, and the controller does not report it.

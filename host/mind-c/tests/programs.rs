@@ -57,7 +57,7 @@ fn bad_arguments_are_errors_and_nothing_else() -> Result<()> {
     succeed(Command::new(cc.compile("tests/c/arguments.c")?).arg(folder.path()))
 }
 
-/// Makes a socket's file on which nobody listens.
+/// Makes a socket's file on which no process listens.
 fn left_behind(path: &std::path::Path) -> Result<()> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
     let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;

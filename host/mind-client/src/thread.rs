@@ -72,7 +72,7 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = start("quiet", move || {
             let blocked = [libc::SIGTERM, libc::SIGCHLD, libc::SIGUSR1].map(blocks);
-            sender.send(blocked).expect("somebody listens");
+            sender.send(blocked).expect("the test receives");
         });
         thread.expect("it starts").join().expect("it ends well");
         assert_eq!(receiver.recv(), Ok([true; 3]));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Format;
 
-/// A failure that is nobody else's.
+/// A failure of the command itself.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failed {
     /// Blades are missing after the time that was given.

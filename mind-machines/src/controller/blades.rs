@@ -127,7 +127,7 @@ impl Controller {
     pub(super) fn closed(&mut self, session: Session) {
         for id in self.index.of_session(session) {
             self.meets(id, Incident::NotAwaited);
-            // Nobody gets the answer; an agent that comes back asks again.
+            // No session gets the answer; an agent that comes back asks again.
             if let Some(operation) = self.operations.get_mut(&id) {
                 operation.asker = None;
                 self.index.note(id, operation);

@@ -452,7 +452,7 @@ impl Controller {
             }
             Jointly::Fence => {
                 self.release(id);
-                // Nobody gets the regions before operations of blades that are gone are refused.
+                // No blade gets the regions before operations of blades that are gone are refused.
                 operation.waits = Waits::Fences;
                 Stage::Fencing(false)
             }

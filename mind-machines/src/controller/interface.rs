@@ -149,7 +149,7 @@ pub enum Act {
         /// The word to put there.
         new: Word,
     },
-    /// Make a free slot a region's, with that word, in its next episode; only then may anybody find it. [`Seen::Done`].
+    /// Make a free slot a region's, with that word, in its next episode; only then may packets find it. [`Seen::Done`].
     Open {
         /// Which slot.
         slot: u32,

@@ -1,7 +1,7 @@
 //! What the controller does to regions: it takes one (or two, to join them), has blades give it up
 //! where that is needed, and gives it back changed. A machine without I/O: whoever runs it shows it
 //! the words as they are, does what it says, and comes back; the words change by compare-and-swap,
-//! under the packets of everybody else.
+//! under the packets of all blades.
 //!
 //! From when a word is held until it is given back, no blade gets any page of the region, and an
 //! owner can still write back. What the slots cover changes in between ([`Do::Rewire`]), so a packet
@@ -26,9 +26,9 @@ use locked::{both, is_idle, joined};
 /// What is to become of a region, or of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Nobody has any of it any more, and the next access starts clean (paper, section 4.4: reset).
+    /// No blade has any of it any more, and the next access starts clean (paper, section 4.4: reset).
     Reset,
-    /// Its slot belongs to nobody any more: the vma is gone.
+    /// Its slot belongs to no region any more: the vma is gone.
     Free,
     /// If no blade has any of it, it does without a slot until the next access.
     Reclaim,
@@ -104,7 +104,7 @@ pub enum Do {
     /// Have these blades write back and drop what they have of the regions; tell each one's end by
     /// [`flushed`](Procedure::flushed) or [`lost`](Procedure::lost), and come back.
     Flush {
-        /// Those that have not been asked yet; nobody when all were, and some are still at it.
+        /// Those that have not been asked yet; none when all were, and some are still at it.
         blades: BladeSet,
     },
     /// Have memory [fence](mind_common::memory::fenced) the pages of the regions; tell it by
@@ -112,7 +112,7 @@ pub enum Do {
     Fence,
     /// Every word is held: change what the slots cover, and who finds them; tell it by
     /// [`rewired`](Procedure::rewired), and come back. Of a split, the second slot is free and gets
-    /// the word given here, before anybody finds it.
+    /// the word given here, before packets find it.
     Rewire {
         /// What the second slot holds then.
         second: Word,
@@ -124,7 +124,7 @@ pub enum Do {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// As it was to be. Says whether what somebody had written is gone.
+    /// As it was to be. Says whether what a blade had written is gone.
     Changed(Loss),
     /// The region stayed busy for too long, or blades were to be spared, and is as it was.
     LeftAlone,
@@ -161,8 +161,8 @@ pub struct Procedure {
     limit: u64,
     /// How long to look away from one.
     pause: u64,
-    /// Who may have copies when a busy word is taken by force.
-    everybody: BladeSet,
+    /// The blades that may have copies when a busy word is taken by force.
+    all_blades: BladeSet,
     /// Whether accesses fail from now on if something is lost.
     fail: bool,
     /// Whether it leaves what blades would have to give up for it.
@@ -173,20 +173,20 @@ pub struct Procedure {
 
 impl Procedure {
     /// A change that begins at `now` and waits for a busy region for at most `patience`, looking at
-    /// it every `pause`, in nanoseconds. `everybody` are the compute blades there are.
+    /// it every `pause`, in nanoseconds. `all_blades` are the compute blades there are.
     pub const fn new(
         change: Change,
         now: u64,
         patience: u64,
         pause: u64,
-        everybody: BladeSet,
+        all_blades: BladeSet,
     ) -> Self {
         Self {
             change,
             stage: Stage::Taking,
             limit: now.saturating_add(patience),
             pause,
-            everybody,
+            all_blades,
             fail: false,
             spares: false,
             loss: Loss::Nothing,
@@ -195,10 +195,10 @@ impl Procedure {
     }
 
     /// A [reset](Change::Reset) because a blade says that a request of its does not complete: only
-    /// if the region stays busy with one invalidation for `patience`, or is held though nobody is
-    /// changing it. Where requests are answered, if slowly, there is nothing to reset.
-    pub const fn for_stuck(now: u64, patience: u64, pause: u64, everybody: BladeSet) -> Self {
-        let mut reset = Self::new(Change::Reset, now, patience, pause, everybody);
+    /// if the region stays busy with one invalidation for `patience`, or is held though no operation
+    /// changes it. Where requests are answered, if slowly, there is nothing to reset.
+    pub const fn for_stuck(now: u64, patience: u64, pause: u64, all_blades: BladeSet) -> Self {
+        let mut reset = Self::new(Change::Reset, now, patience, pause, all_blades);
         reset.stage = Stage::Watching(None);
         reset
     }
@@ -372,7 +372,7 @@ impl Procedure {
                     self.stage = Stage::Leaving;
                     return None;
                 }
-                // Somebody else left it like that: a mourning that comes later finds nothing to do.
+                // An operation before left it like that: the report of the loss comes later and finds nothing to do.
                 State::Locked if is_orphan(word) && !matches!(self.loss, Loss::Writes) => {
                     self.loss = Loss::Writes;
                     self.is_fenced = false;
@@ -401,7 +401,7 @@ impl Procedure {
                         self.stage = Stage::Leaving;
                         return None;
                     }
-                    let new = lock_by_force(word, self.everybody)?;
+                    let new = lock_by_force(word, self.all_blades)?;
                     return Some(Do::Swap {
                         slot,
                         old: word,
@@ -411,11 +411,11 @@ impl Procedure {
             }
         }
         let ask = match self.change {
-            // A word that was lost with its memory blade lists nobody, and copies are still there.
-            Change::Free if first.prior() == Some(Prior::Lost) => self.everybody,
+            // A word that was lost with its memory blade lists no blade, and copies are still there.
+            Change::Free if first.prior() == Some(Prior::Lost) => self.all_blades,
             Change::Free if seeded!(FreedUnflushed) => BladeSet::EMPTY,
             Change::Reset | Change::Free => first.blades(),
-            // Nobody has it; and both halves are as the whole was.
+            // No blade has it; and both halves are as the whole was.
             Change::MarkLost | Change::Split | Change::Reclaim => BladeSet::EMPTY,
             Change::Merge if joined(first, second).is_some() => BladeSet::EMPTY,
             Change::Merge if self.spares => {

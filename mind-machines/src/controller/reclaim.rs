@@ -4,7 +4,7 @@
 //!
 //! Packets open slots by themselves, so the controller keeps some ahead of need. It looks at slots in turn, like a
 //! clock's hand, and has each region that it can do without written back and dropped by its blades
-//! ([`Change::Reset`]), as for any other change; a region that nobody has then gives up its slot
+//! ([`Change::Reset`]), as for any other change; a region that no blade has then gives up its slot
 //! ([`Change::Reclaim`]). A request that needs a slot waits meanwhile: the switch says "busy", and the blade asks again.
 //! The word of a region that is lost says so. Where its slot is wanted, the permission class of its pages says it from
 //! then on, whatever they were lost with.

@@ -262,7 +262,7 @@ impl Apt {
         ] {
             command.arg("-o").arg(format!("{name}={}", value.display()));
         }
-        // apt's own unprivileged user cannot read a checkout in somebody's home.
+        // apt's own unprivileged user cannot read a checkout in a user's home.
         command.args(["-q", "-o", "APT::Sandbox::User=root"]);
         command
     }

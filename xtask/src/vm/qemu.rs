@@ -202,7 +202,7 @@ pub(crate) fn run(
         // Ends with QEMU's end of the channel.
         thread.join().ok();
     }
-    // The reader of the console sends one last event that nobody has read if the loop ended otherwise.
+    // The reader of the console sends one last event that is not read if the loop ended otherwise.
     while receiver.try_recv().is_ok() {}
     if finish.end == End::Stopped {
         let text = fs::read_to_string(&complaints).unwrap_or_default();
@@ -325,7 +325,7 @@ fn copy(mut from: UnixStream, mut to: impl io::Write + Send + 'static) -> JoinHa
     thread::spawn(move || {
         let mut bytes = [0; 1 << 14];
         while let Ok(count @ 1..) = io::Read::read(&mut from, &mut bytes) {
-            // Nobody reads our output any more: the guest's must still be taken, or it stops.
+            // Our output is not read any more: the guest's must still be taken, or it stops.
             to.write_all(&bytes[..count]).and_then(|()| to.flush()).ok();
         }
     })

@@ -34,7 +34,7 @@ impl World<'_> {
         self.memories.insert(number, Memory::new(self.memory_pages));
         if !self.is_starting {
             let gone = self.queue.now() + longest(self.plan.network_faults);
-            self.deaf_until.insert(number, gone);
+            self.absent_until.insert(number, gone);
         }
     }
 
@@ -74,8 +74,8 @@ impl World<'_> {
         let node = Node::Memory(number);
         self.record(What::Arrived(node, packet));
         self.break_memory(number, &mut packet);
-        let is_deaf = self.deaf_until.get(&number) > Some(&self.queue.now());
-        let Some(memory) = self.memories.get_mut(&number).filter(|_| !is_deaf) else {
+        let is_absent = self.absent_until.get(&number) > Some(&self.queue.now());
+        let Some(memory) = self.memories.get_mut(&number).filter(|_| !is_absent) else {
             return;
         };
         let (_, answer) = memory.handle(packet);

@@ -147,7 +147,7 @@ pub(crate) struct World<'a> {
     /// What the memory blades that are up keep.
     pub(crate) memories: BTreeMap<u8, Memory<Image>>,
     /// Until when memory blades do not listen.
-    pub(crate) deaf_until: BTreeMap<u8, u64>,
+    pub(crate) absent_until: BTreeMap<u8, u64>,
     /// Until when agents of compute blades cannot do what they are told.
     pub(crate) unable_until: BTreeMap<BladeId, u64>,
     /// Pages of each memory blade.
@@ -293,7 +293,7 @@ impl<'a> World<'a> {
             held: Held::default(),
             invalidated: BTreeMap::new(),
             memories: BTreeMap::new(),
-            deaf_until: BTreeMap::new(),
+            absent_until: BTreeMap::new(),
             unable_until: BTreeMap::new(),
             memory_pages,
             config: config(plan, slots),

@@ -107,7 +107,7 @@ static void no_agent(const char *folder)
     FAILS(mind_attach("d", NULL), NULL, ENOENT, path);
     CHECK(strstr(mind_error(), "No such file") != NULL);
 
-    /* A socket on which nobody listens any more. */
+    /* A socket on which no process listens any more. */
     snprintf(path, sizeof path, "%s/left", folder);
     CHECK(setenv("MIND_BLADE_SOCKET", path, 1) == 0);
     FAILS(mind_attach("d", NULL), NULL, ECONNREFUSED, path);

@@ -63,7 +63,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // Nobody comes in any more, whether it can be removed or not.
+        // No connection comes in any more, whether it can be removed or not.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -64,7 +64,7 @@ use self::{
     tracer::Tracer,
 };
 
-/// The controller's TCP port where nobody says another.
+/// The controller's TCP port where no option says another.
 const PORT: u16 = 4790;
 /// Connections over the network that there may be at a time.
 const CONNECTIONS: usize = 512;

@@ -19,7 +19,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// How many there are to be for so many bytes of memory, where there are `now` now. What nobody has said does not
+    /// How many there are to be for so many bytes of memory, where there are `now` now. What follows from memory does not
     /// become less: memory that is gone may come back.
     pub(super) fn wanted(self, offered: u64, now: Option<u32>) -> u32 {
         if let Some(said) = self.said {

@@ -1,7 +1,7 @@
 //! Tells operators what becomes of packets: a thread that reads the switch's records, and a queue for each operator.
 //!
-//! The kernel gives out what anybody wants; what somebody wants is picked here. While nobody wants anything, it gives
-//! out nothing, and the thread sleeps.
+//! The kernel gives out what any of the operators wants; what each of them wants is picked here. While none wants
+//! anything, it gives out nothing, and the thread sleeps.
 
 use std::{
     collections::VecDeque,
@@ -192,12 +192,12 @@ impl Tracer {
         told.map(|()| following)
     }
 
-    /// Ends it for all: nobody is there to read any more.
+    /// Ends it for all: no record is read any more.
     pub(super) fn end(&self) {
         let mut followers = lock(&self.0);
         followers.all.clear();
         if let Err(error) = followers.tell_kernel() {
-            tracing::error!(%error, "packets are still traced, for nobody");
+            tracing::error!(%error, "packets are still traced, though no operator follows them");
         }
     }
 
@@ -249,7 +249,7 @@ impl Drop for Following {
         let mine = |follower: &Arc<Follower>| Arc::ptr_eq(follower, &self.follower);
         followers.all.retain(|follower| !mine(follower));
         if let Err(error) = followers.tell_kernel() {
-            tracing::error!(%error, "packets are still traced, for nobody");
+            tracing::error!(%error, "packets are still traced, though no operator follows them");
         }
     }
 }

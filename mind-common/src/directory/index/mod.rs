@@ -1,7 +1,7 @@
 //! How a page finds its slot.
 //!
-//! A region has a slot from the first request for one of its pages on (its *first touch*) until nobody caches any of it
-//! and room is wanted. A page without a slot is as one whose word is [`Invalid`](super::State::Invalid).
+//! A region has a slot from the first request for one of its pages on (its *first touch*) until no blade caches any of
+//! it and room is wanted. A page without a slot is as one whose word is [`Invalid`](super::State::Invalid).
 //!
 //! A hash map leads from a block's number to a *head*, of which each block that has slots has one. A head says what the
 //! block's pages find: nothing, the only region that has a slot, or a *table* with an entry for each *unit*, 16 KiB.

@@ -127,7 +127,7 @@ pub(super) struct Region {
     /// Requests that were granted at once.
     pub(super) accesses: f64,
     pub(super) invalidations: f64,
-    /// Pages that were dropped though nobody wanted them.
+    /// Pages that were dropped though no blade wanted them.
     pub(super) false_invalidations: f64,
 }
 

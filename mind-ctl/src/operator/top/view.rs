@@ -20,12 +20,12 @@ const FULL: f64 = 0.95;
 /// What is drawn.
 pub(super) struct View<'a> {
     pub(super) rates: &'a Rates,
-    /// Seconds from one look to the next and whether it is paused; none where nobody can press keys.
+    /// Seconds from one look to the next and whether it is paused; none where no keys can be pressed.
     pub(super) keys: Option<(f64, bool)>,
 }
 
 impl<'a> View<'a> {
-    /// For nobody to press keys.
+    /// Without keys.
     pub(super) const fn of(rates: &'a Rates) -> Self {
         Self { rates, keys: None }
     }
@@ -200,7 +200,7 @@ fn title(name: &str, area: Rect, rows: usize) -> String {
     }
 }
 
-/// Shares lines out to those who need some: nobody gets more than it needs, and what one leaves, others get.
+/// Shares lines out among lists: none gets more than it needs, and what one leaves, others get.
 fn share(lines: u16, needs: [usize; 3]) -> [u16; 3] {
     let mut shares = [0; 3];
     for _ in 0..lines {

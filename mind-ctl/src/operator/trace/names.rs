@@ -14,7 +14,7 @@ use mind_common::id::{BladeId, Connection};
 
 use super::Controller;
 
-/// How long the controller is not asked again: a packet may say a connection that nobody has.
+/// How long the controller is not asked again: a packet may say a connection that no blade has.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The names.

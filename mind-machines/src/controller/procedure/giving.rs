@@ -30,7 +30,7 @@ impl Procedure {
         }
     }
 
-    /// The word of a split's second slot, which belonged to nobody until now.
+    /// The word of a split's second slot, which belonged to no region until now.
     pub(super) const fn upper(&self, first: Word, second: Word) -> Word {
         match first.prior() {
             Some(was) => second.locked(was, first.blades()),
@@ -45,7 +45,7 @@ impl Procedure {
             Change::Reset | Change::MarkLost => (INVALID, None),
             Change::Free | Change::Reclaim => (FREE, None),
             Change::Split => (as_before(first), as_before(second)),
-            // Where they cannot be joined as they are, everybody has given them up.
+            // Where they cannot be joined as they are, all blades have given them up.
             Change::Merge => (joined(first, second).or(INVALID), FREE),
         };
         // What two have become has the copies of both, and all of it fails if either half does.

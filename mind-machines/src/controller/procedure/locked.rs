@@ -20,11 +20,11 @@ pub const fn lock(word: Word) -> Option<Word> {
 
 /// The controller takes a busy region whose invalidation does not complete (paper, section 4.4).
 /// Of an owner's, the owner has what there is, until it has answered. Of one that was shared, any of
-/// `everybody` may have a copy: some have answered and are not listed any more, and one of them, or
+/// `all_blades` may have a copy: some have answered and are not listed any more, and one of them, or
 /// the requester, may have fetched it before. `None` for words of other states.
-pub const fn lock_by_force(word: Word, everybody: BladeSet) -> Option<Word> {
+pub const fn lock_by_force(word: Word, all_blades: BladeSet) -> Option<Word> {
     match word.state() {
-        State::SharedToModified => Some(word.locked(Prior::Shared, everybody)),
+        State::SharedToModified => Some(word.locked(Prior::Shared, all_blades)),
         State::ModifiedToShared | State::ModifiedToModified => {
             Some(word.locked(Prior::Modified, word.blades()))
         }
@@ -55,7 +55,7 @@ pub(in crate::controller) fn is_orphan(word: Word) -> bool {
     word.prior() == Some(Prior::Modified) && word.blades().is_empty()
 }
 
-/// The controller gives a held region back, settled or to nobody. `None` when it is not held, or
+/// The controller gives a held region back, settled or free. `None` when it is not held, or
 /// `state` is one that only packets lead to.
 pub const fn unlock(word: Word, state: State, blades: BladeSet) -> Option<Word> {
     match (word.state(), state) {
@@ -67,7 +67,7 @@ pub const fn unlock(word: Word, state: State, blades: BladeSet) -> Option<Word> 
 }
 
 /// What a held region is when it is given back as it was, less the blades that are gone. `None` for
-/// one that has lost writes: it is not given back, whether or not somebody still has copies.
+/// one that has lost writes: it is not given back, whether or not a blade still has copies.
 pub(super) const fn as_before(word: Word) -> Option<(State, BladeSet)> {
     let blades = word.blades();
     match word.prior() {

@@ -199,12 +199,12 @@ impl System {
     /// Carries a change out, of a region that is not busy; whether it was made. Of a change of one slot, both are the
     /// same.
     fn change(&mut self, now: u64, change: Change, first: u32, second: u32) -> bool {
-        let everybody = self
+        let all_blades = self
             .blades
             .iter()
             .map(|blade| blade.id)
             .collect::<BladeSet>();
-        let mut procedure = Procedure::new(change, now, 0, 0, everybody);
+        let mut procedure = Procedure::new(change, now, 0, 0, all_blades);
         if change == Change::Merge {
             procedure = procedure.sparing_copies();
         }

@@ -204,7 +204,7 @@ impl Copy {
 /// Compares everything.
 fn compare(copy: &Copy, identities: Vec<(Blade, Result<Identity, String>)>) -> Check {
     let mut audit = Audit::default();
-    // What is pinned, not what this process has open: somebody may have taken the pins away.
+    // What is pinned, not what this process has open: another process may have taken the pins away.
     let pinned = Switch::open(&copy.pins);
     let compared = pinned.and_then(|mut pinned| audit.tables(copy, &mut pinned));
     if let Err(error) = compared {

@@ -83,7 +83,7 @@ impl Driver {
         self.answer(session, id, answer);
     }
 
-    /// What anybody may ask for and is answered at once; `None` for everything else.
+    /// What every session may ask for and is answered at once; `None` for everything else.
     pub(super) fn at_once(&self, body: &Request) -> Option<Result<Reply, Failure>> {
         let books = self.controller.books();
         Some(Ok(match *body {

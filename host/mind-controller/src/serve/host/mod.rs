@@ -162,7 +162,7 @@ impl Host {
             Change::Bridge { name, mac } => {
                 let bridge = LinkBridge::new(name)
                     .address(mac.clone())
-                    // It asks nobody who listens to which group.
+                    // It asks no host which groups it listens to.
                     .mcast_snooping(false)
                     .build();
                 Ok(self.net.link().add(bridge).execute().await?)

@@ -109,8 +109,8 @@ impl fmt::Display for Change {
 ///
 /// # Errors
 ///
-/// When the host uses a port otherwise, or a port cannot carry a page in a frame, or the bridge is missing and nobody
-/// says which address it should get.
+/// When the host uses a port otherwise, or a port cannot carry a page in a frame, or the bridge is missing and no
+/// option says which address it should get.
 pub(super) fn plan(
     wanted: &Wanted<'_>,
     bridge: Option<&Link>,
