@@ -10,12 +10,14 @@
 //! * [`message`]: requests, replies and commands,
 //! * [`operator`]: the replies for operators,
 //! * [`errno`]: refusals, as Linux names errors,
-//! * [`program`]: the messages between a program and the agent of its own blade.
+//! * [`program`]: the messages between a program and the agent of its own blade,
+//! * [`run`]: what `mind run` tells the library that it loads into a program.
 
 pub mod errno;
 pub mod message;
 pub mod operator;
 pub mod program;
+pub mod run;
 
 pub use errno::{Errno, Failure};
 pub use message::{Command, Hello, Reply, Request, Welcome};

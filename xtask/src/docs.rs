@@ -29,8 +29,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     object::build(&tools)?;
     let mut cargo = object::host_cargo();
     cargo.arg("build");
-    for package in PROGRAMS.into_iter().chain([PACKAGE]) {
-        cargo.args(["--package", package]);
+    for program in PROGRAMS.into_iter().chain([PACKAGE]) {
+        cargo.args(["--bin", program]);
     }
     cargo.env("CARGO_TARGET_DIR", workspace::target());
     process::run(&mut cargo)?;

@@ -78,6 +78,7 @@ fn everything_is_where_a_distribution_would_have_it() -> Result<()> {
     let documents = ["README.md", "CHANGELOG.md", "guarantees.md", "counter.c"];
     let mut expected = vec![
         (library, 0o644),
+        ("lib/mind/libmind_preload.so".into(), 0o644),
         ("include/mind.h".into(), 0o644),
         ("lib/pkgconfig/mind.pc".into(), 0o644),
     ];
@@ -89,7 +90,13 @@ fn everything_is_where_a_distribution_would_have_it() -> Result<()> {
             (format!("share/man/man1/{daemon}.1"), 0o644),
         ]);
     }
-    for program in ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"] {
+    for program in [
+        "mind",
+        "mind-blade",
+        "mind-controller",
+        "mind-ctl",
+        "netns-setup",
+    ] {
         expected.extend([
             (format!("bin/{program}"), 0o755),
             (format!("share/man/man1/{program}.1"), 0o644),
@@ -228,7 +235,7 @@ fn what_is_not_built_is_named() -> Result<()> {
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    ensure!(said.contains("mind-blade is not in"), "{said}");
+    ensure!(said.contains("mind is not in"), "{said}");
     ensure!(said.contains("cargo xtask build"), "{said}");
     Ok(())
 }

@@ -258,7 +258,13 @@ fn a_package_is_installed_started_upgraded_removed_and_purged() -> Result<()> {
     let problems = system.dpkg(&["--verify", "mind"], None)?;
     assert_eq!(problems, "", "dpkg finds other files than the package has");
 
-    for program in ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"] {
+    for program in [
+        "mind",
+        "mind-blade",
+        "mind-controller",
+        "mind-ctl",
+        "netns-setup",
+    ] {
         let path = system.path(&format!("usr/bin/{program}"));
         let version = stdout(Command::new(&path).arg("--version"))?;
         assert_eq!(version.trim(), format!("{program} {VERSION}"));

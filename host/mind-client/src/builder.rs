@@ -1,6 +1,6 @@
 //! What a process can choose when it attaches.
 
-use std::path::PathBuf;
+use std::{ops::Range, path::PathBuf};
 
 use mind_api::message::OnLoss;
 
@@ -23,6 +23,7 @@ pub struct Builder {
     pub(crate) domain: String,
     pub(crate) on_loss: Option<OnLoss>,
     socket: Option<PathBuf>,
+    pub(crate) taken: Vec<Range<u64>>,
 }
 
 impl Builder {
@@ -31,6 +32,7 @@ impl Builder {
             domain: domain.to_owned(),
             on_loss: None,
             socket: None,
+            taken: Vec::new(),
         }
     }
 
@@ -45,6 +47,13 @@ impl Builder {
     /// ([`SOCKET_VARIABLE`]).
     pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
         self.socket = Some(path.into());
+        self
+    }
+
+    /// Ranges of addresses in the window, of whole pages, that the process has mapped for something else, as a child that
+    /// keeps a copy of its parent's memory where it was. What the domain has there cannot be accessed.
+    pub fn without(mut self, taken: impl IntoIterator<Item = Range<u64>>) -> Self {
+        self.taken.extend(taken);
         self
     }
 

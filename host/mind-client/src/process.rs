@@ -79,7 +79,7 @@ impl Process {
             (FromBlade::Memory { domain, blade }, Some(memory)) => (domain, blade, memory),
             (message, _) => return Err(unexpected(message)),
         };
-        let window = Window::map(Backing::from_fd(memory))?;
+        let window = Window::map_without(Backing::from_fd(memory), &options.taken)?;
         let descriptor = window.userfault().as_fd();
         packets
             .send(&ToBlade::Userfault, Some(descriptor))

@@ -25,6 +25,26 @@ pub struct Window {
     backing: Backing,
     /// An empty memfd: every access to a mapping of it is a SIGBUS.
     nothing: OwnedFd,
+    /// What of the window is mapped, in order.
+    parts: Vec<Range<u64>>,
+}
+
+/// What of the window is left when ranges are taken, in order.
+fn free(taken: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut taken = taken.to_vec();
+    taken.sort_by_key(|range| range.start);
+    let mut free = Vec::new();
+    let mut start = ALL.start;
+    for range in taken {
+        if start < range.start {
+            free.push(start..range.start.min(ALL.end));
+        }
+        start = start.max(range.end);
+    }
+    if start < ALL.end {
+        free.push(start..ALL.end);
+    }
+    free
 }
 
 fn address(va: u64) -> *mut c_void {
@@ -38,27 +58,39 @@ impl Window {
     ///
     /// [`Error`]; in particular when something else is mapped there (EEXIST), as a second window.
     pub fn map(backing: Backing) -> Result<Self, Error> {
+        Self::map_without(backing, &[])
+    }
+
+    /// The same, without ranges of whole pages that the process has mapped for something else.
+    ///
+    /// # Errors
+    ///
+    /// As of [`map`](Self::map).
+    pub fn map_without(backing: Backing, taken: &[Range<u64>]) -> Result<Self, Error> {
         let userfault = Userfault::open()?;
         let nothing = rustix::fs::memfd_create("mind-nothing", MemfdFlags::CLOEXEC)
             .map_err(Error::call("make an empty memfd"))?;
-        // SAFETY: FIXED_NOREPLACE maps only what is free.
-        unsafe {
-            rustix::mm::mmap(
-                address(WINDOW_BASE),
-                WINDOW_SIZE as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::FIXED_NOREPLACE | MapFlags::NORESERVE,
-                &backing,
-                0,
-            )
-        }
-        .map_err(Error::call("map the window"))?;
         let window = Self {
             userfault,
             backing,
             nothing,
+            parts: free(taken),
         };
-        window.guard_range(ALL)?;
+        for part in &window.parts {
+            // SAFETY: FIXED_NOREPLACE maps only what is free.
+            unsafe {
+                rustix::mm::mmap(
+                    address(part.start),
+                    (part.end - part.start) as usize,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED | MapFlags::FIXED_NOREPLACE | MapFlags::NORESERVE,
+                    &window.backing,
+                    part.start - WINDOW_BASE,
+                )
+            }
+            .map_err(Error::call("map the window"))?;
+            window.guard_range(part.clone())?;
+        }
         Ok(window)
     }
 
@@ -147,7 +179,8 @@ impl Window {
     ///
     /// [`Error::Call`].
     pub fn give_up_all(&self) -> Result<(), Error> {
-        self.give_up(ALL)
+        let mut parts = self.parts.iter();
+        parts.try_for_each(|part| self.give_up(part.clone()))
     }
 
     /// Makes a range that was given up part of the window again.
@@ -194,5 +227,34 @@ impl Window {
 impl AsFd for Window {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.userfault.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_taken_is_free() {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        let (start, end) = (ALL.start, ALL.end);
+        assert_eq!(free(&[]), [ALL]);
+        assert_eq!(free(&[ALL]), []);
+        let taken = [start + 8 * PAGE..start + 9 * PAGE, start..start + PAGE];
+        assert_eq!(
+            free(&taken),
+            [start + PAGE..start + 8 * PAGE, start + 9 * PAGE..end]
+        );
+        // Neighbours, one within another, one at the end.
+        let taken = [
+            start + PAGE..start + 4 * PAGE,
+            start + 2 * PAGE..start + 3 * PAGE,
+            start + 4 * PAGE..start + 5 * PAGE,
+            end - PAGE..end,
+        ];
+        assert_eq!(
+            free(&taken),
+            [start..start + PAGE, start + 5 * PAGE..end - PAGE]
+        );
     }
 }

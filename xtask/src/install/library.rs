@@ -1,4 +1,5 @@
-//! The library for programs in C: the shared object with its names, the header, the file for pkg-config.
+//! The library for programs in C: the shared object with its names, the header, the file for pkg-config; and what
+//! `mind run` loads into programs that do not know MIND.
 
 use std::fs;
 use std::path::Path;
@@ -22,15 +23,24 @@ pub(crate) const SONAME: &str = concat!(
 /// The name that the linker looks for.
 const NAME: &str = "libmind.so";
 
-/// Installs it from the folder `built`.
+/// What `mind run` loads; `mind` looks for it in a folder of its own.
+const PRELOADED: &str = "libmind_preload.so";
+
+/// Installs both from the folder `built`.
 pub(super) fn install(tree: &Tree, built: &Path, keeps_symbols: bool) -> Result<()> {
     let source = workspace::root().join("host/mind-c");
     let folder = tree.libdir();
     let file = format!("{NAME}.{VERSION}");
-    let library = super::need(built, NAME)?;
-    match keeps_symbols {
-        true => tree.copy(&library, folder.join(&file), 0o644)?,
-        false => tree.strip(&library, folder.join(&file), 0o644)?,
+    let places = [
+        (NAME, folder.join(&file)),
+        (PRELOADED, folder.join("mind").join(PRELOADED)),
+    ];
+    for (name, place) in places {
+        let library = super::need(built, name)?;
+        match keeps_symbols {
+            true => tree.copy(&library, place, 0o644)?,
+            false => tree.strip(&library, place, 0o644)?,
+        }
     }
     tree.link(&file, folder.join(SONAME))?;
     tree.link(SONAME, folder.join(NAME))?;

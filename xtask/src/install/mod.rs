@@ -17,7 +17,13 @@ use crate::{build, process, workspace};
 use tree::Tree;
 
 /// The programs. Each prints its own manual pages and completions.
-pub(crate) const PROGRAMS: [&str; 4] = ["mind-blade", "mind-controller", "mind-ctl", "netns-setup"];
+pub(crate) const PROGRAMS: [&str; 5] = [
+    "mind",
+    "mind-blade",
+    "mind-controller",
+    "mind-ctl",
+    "netns-setup",
+];
 
 /// Shells, each with where the completions for a program go: a folder, and what comes before and after its name.
 const SHELLS: [(&str, &str, [&str; 2]); 3] = [

@@ -14,7 +14,13 @@ use anyhow::{Context as _, Result, ensure};
 use mind_cli::reference::Verb;
 
 /// Programs of which the reference has a page. Each describes its command line with `man --json`.
-pub const PROGRAMS: [&str; 4] = ["mind-controller", "mind-ctl", "mind-blade", "netns-setup"];
+pub const PROGRAMS: [&str; 5] = [
+    "mind",
+    "mind-controller",
+    "mind-ctl",
+    "mind-blade",
+    "netns-setup",
+];
 
 /// The daemons: a program, and its verb, if it has one.
 const DAEMONS: [(&str, Option<&str>); 3] = [
