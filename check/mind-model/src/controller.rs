@@ -245,7 +245,7 @@ impl World {
             Output::Reply {
                 session, id, body, ..
             } => self.replied(session, id, body),
-            Output::Event(_) => {}
+            Output::Event(_) | Output::KeepSoon { .. } => {}
         }
     }
 

@@ -281,7 +281,10 @@ impl History<'_> {
                 Some(format!("o{} → {to}: {text}", operation.0))
             }
             Output::Event(event) => self.event(event),
-            Output::Act { .. } | Output::Reply { .. } | Output::WaitForPackets { .. } => None,
+            Output::Act { .. }
+            | Output::Reply { .. }
+            | Output::KeepSoon { .. }
+            | Output::WaitForPackets { .. } => None,
         }
     }
 

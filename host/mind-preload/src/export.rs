@@ -398,65 +398,36 @@ pub(crate) fn register(prepare: Handler, parent: Handler, child: Handler) -> c_i
 type Open = unsafe extern "C" fn(*const c_char, c_int, libc::mode_t) -> c_int;
 type OpenAt = unsafe extern "C" fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int;
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-    static REAL: Replaced = Replaced::new(c"open");
-    // SAFETY: that is its type.
-    unsafe { transmute::<*mut c_void, Open>(REAL.get())(path, direct::without(flags), mode) }
+/// Defines functions of the C library that have two names since files may be large, with the same meaning where `off_t`
+/// has 64 bits.
+macro_rules! of_files {
+    ($kind:ty: $($name:ident),*; $arguments:tt => $passed:tt) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name $arguments -> c_int {
+                static REAL: Replaced = Replaced::new(match CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a name ends in one zero"),
+                });
+                // SAFETY: that is its type.
+                unsafe { transmute::<*mut c_void, $kind>(REAL.get()) $passed }
+            }
+        )*
+    };
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-    static REAL: Replaced = Replaced::new(c"open64");
-    // SAFETY: that is its type.
-    unsafe { transmute::<*mut c_void, Open>(REAL.get())(path, direct::without(flags), mode) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn openat(
-    folder: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: libc::mode_t,
-) -> c_int {
-    static REAL: Replaced = Replaced::new(c"openat");
-    let flags = direct::without(flags);
-    // SAFETY: that is its type.
-    unsafe { transmute::<*mut c_void, OpenAt>(REAL.get())(folder, path, flags, mode) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn openat64(
-    folder: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: libc::mode_t,
-) -> c_int {
-    static REAL: Replaced = Replaced::new(c"openat64");
-    let flags = direct::without(flags);
-    // SAFETY: that is its type.
-    unsafe { transmute::<*mut c_void, OpenAt>(REAL.get())(folder, path, flags, mode) }
-}
+of_files!(Open: open, open64; (path: *const c_char, flags: c_int, mode: libc::mode_t)
+    => (path, direct::without(flags), mode));
+of_files!(OpenAt: openat, openat64;
+    (folder: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t)
+    => (folder, path, direct::without(flags), mode));
 
 type Control = unsafe extern "C" fn(c_int, c_int, usize) -> c_int;
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fcntl(file: c_int, command: c_int, argument: usize) -> c_int {
-    static REAL: Replaced = Replaced::new(c"fcntl");
-    // SAFETY: that is its type.
-    unsafe {
-        transmute::<*mut c_void, Control>(REAL.get())(file, command, flags(command, argument))
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fcntl64(file: c_int, command: c_int, argument: usize) -> c_int {
-    static REAL: Replaced = Replaced::new(c"fcntl64");
-    // SAFETY: that is its type.
-    unsafe {
-        transmute::<*mut c_void, Control>(REAL.get())(file, command, flags(command, argument))
-    }
-}
+of_files!(Control: fcntl, fcntl64; (file: c_int, command: c_int, argument: usize)
+    => (file, command, flags(command, argument)));
 
 /// The argument of `fcntl`.
 fn flags(command: c_int, argument: usize) -> usize {

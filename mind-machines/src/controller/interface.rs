@@ -128,6 +128,12 @@ pub enum Output {
         /// The answer, or why not.
         body: Result<Reply, Failure>,
     },
+    /// Records are to be kept with those that are kept next ([`Act::Keep`]), before them, and soon if there are none. A
+    /// controller that follows may find what was recorded before, and does again what they say.
+    KeepSoon {
+        /// What has changed.
+        changes: Vec<records::Change>,
+    },
     /// Something that operators are told, by the log and by metrics.
     Event(Event),
 }

@@ -397,7 +397,7 @@ impl Controller {
             Task::Install(keys, otherwise) => self.install(id, operation, keys, otherwise),
             Task::Keep => self.keep(id, operation),
             Task::Reply(answer) => self.reply(id, operation, answer),
-            Task::Finish(answer) => self.done(id, operation, answer),
+            Task::Finish(answer) => self.done(operation, answer),
             Task::Release => self.release(id),
             Task::WaitForPackets if seeded!(PacketsNotAwaited) => {}
             Task::WaitForPackets => self.wait_for_packets(id, operation),

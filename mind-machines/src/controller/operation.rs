@@ -138,7 +138,7 @@ pub(super) enum Task {
     Keep,
     /// Answer the request.
     Reply(Answer),
-    /// Record the answer to the request, then answer it.
+    /// Answer the request, and have the answer recorded soon.
     Finish(Answer),
     /// Other operations may come between from here on.
     Release,

@@ -34,7 +34,7 @@ phases! {
     Installing, Task::Install(..), "It makes entries of tables say what they should.";
     Recording, Task::Keep, "It records what has changed.";
     Replying, Task::Reply(_), "It answers its request.";
-    Finishing, Task::Finish(_), "It records the answer to its request.";
+    Finishing, Task::Finish(_), "It answers its request, and has the answer recorded soon.";
     Releasing, Task::Release, "It lets others come between.";
     Awaiting, Task::WaitForPackets, "It waits for the packets in the switch.";
     Giving, Task::Give(_), "It gives slots for further use.";

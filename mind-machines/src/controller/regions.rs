@@ -398,10 +398,12 @@ impl Controller {
                     Ok(zeroed) => {
                         self.hold(id);
                         let keys = self.zeroed(zeroed);
+                        // What a controller that follows does not know to be zeroed is zeroed again; what is put there
+                        // is recorded after this.
+                        self.keep_soon();
                         operation.first([
                             // Nothing is put at these addresses before they are at home again.
                             Task::Install(keys, Otherwise::Report),
-                            Task::Keep,
                             Task::Release,
                             Task::Zero(blade, Zeroing::Next),
                         ]);

@@ -175,11 +175,12 @@ impl Controller {
         ]);
     }
 
-    /// The request is done: its answer is recorded, and the asker gets it. If the controller dies before, the asker asks
-    /// again, and everything is done again.
-    pub(super) fn done(&mut self, id: OperationId, operation: &mut Operation, answer: Answer) {
-        self.hold(id);
-        self.finish(operation, VecDeque::new(), answer, true);
+    /// The request is done, and what it changed is recorded: the asker gets its answer. If the controller dies before the
+    /// answer is recorded and before the asker has it, the asker asks again, and everything is done again.
+    pub(super) fn done(&mut self, operation: &mut Operation, answer: Answer) {
+        self.keep_answer(operation, &answer);
+        self.keep_soon();
+        operation.first([Task::Reply(answer)]);
     }
 
     /// A blade's agent registers.

@@ -308,7 +308,9 @@ impl Controller {
                 self.begin_zeroing(memory);
             }
         }
-        operation.first([Task::Keep, Task::Release]);
+        // Until that is recorded it is a vma that is closing, which a controller that follows ends once more.
+        self.keep_soon();
+        operation.first([Task::Release]);
     }
 
     /// A table does not take an entry: what was decided does not happen.

@@ -183,6 +183,14 @@ impl Controller {
         }
     }
 
+    /// What has changed need not be kept before others may know of it: a controller that follows does it again.
+    pub(super) fn keep_soon(&mut self) {
+        let changes = self.books.take_changes();
+        if !changes.is_empty() {
+            self.outbox.push_back(Output::KeepSoon { changes });
+        }
+    }
+
     pub(super) fn reply(&mut self, id: OperationId, operation: &mut Operation, body: Answer) {
         if let Some(asker) = operation.asker.take() {
             self.outbox.push_back(Output::Reply {

@@ -76,7 +76,7 @@ impl Bare {
                 }
                 Output::Order { order, .. } => self.orders.push(order),
                 Output::Reply { body, .. } => self.answers.push(body),
-                Output::Event(_) => {}
+                Output::Event(_) | Output::KeepSoon { .. } => {}
             }
         }
     }

@@ -45,6 +45,44 @@ fn what_is_mapped_can_be_had_and_what_is_unmapped_cannot() {
 }
 
 #[test]
+fn each_request_waits_once_for_records_to_be_kept() {
+    let mut world = World::new();
+    let domain = world.enter(0, "d", OnLoss::LastWritten);
+    world.enter(1, "d", OnLoss::LastWritten);
+    let kept = |world: &mut World, what: &mut dyn FnMut(&mut World)| {
+        let before = world.kept;
+        what(world);
+        world.kept - before
+    };
+    let mut va = Va(0);
+    assert_eq!(
+        kept(&mut world, &mut |world| va = world.map(0, domain, 4)),
+        1
+    );
+    let protect = Request::Protect {
+        domain,
+        va: va.0,
+        length: 0x1000,
+        access: Access::Read,
+    };
+    let protected = kept(&mut world, &mut |world| {
+        assert_eq!(world.call(0, protect.clone()), Ok(Reply::Done));
+    });
+    assert_eq!(protected, 1);
+    // Zeroing what was mapped is part of this.
+    let unmapped = kept(&mut world, &mut |world| {
+        assert_eq!(world.unmap(0, domain, va, 4), Ok(Reply::Done));
+    });
+    assert_eq!(unmapped, 1);
+    assert!(!world.kept_soon.is_empty());
+    world.check();
+    // What is mapped anew is recorded with all that came before it.
+    world.map(0, domain, 4);
+    assert!(world.kept_soon.is_empty());
+    world.check();
+}
+
+#[test]
 fn areas_go_with_their_last_user_once_they_have_no_name() {
     let mut world = World::new();
     let domain = world.enter(0, "d", OnLoss::LastWritten);

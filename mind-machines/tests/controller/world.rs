@@ -21,7 +21,7 @@ use mind_machines::{
         books::{
             Answer,
             blades::Incarnation,
-            records::{Key, Record},
+            records::{Change, Key, Record},
         },
     },
     datagram::{Body, Datagram, Envelope, PageRequest},
@@ -61,6 +61,10 @@ pub struct World {
     pub config: Config,
     pub now: u64,
     pub records: BTreeMap<Key, Record>,
+    /// How often it has had records kept.
+    pub kept: u64,
+    /// What it wants recorded soon.
+    pub kept_soon: Vec<Change>,
     /// Hosts whose agents do nothing.
     pub hang: BTreeSet<Node>,
     /// Hosts whose agents cannot do as they are told.
@@ -85,6 +89,15 @@ pub struct World {
     pub acts_to_live: Option<usize>,
     /// The same of the one that takes over then.
     pub next_acts_to_live: Option<usize>,
+}
+
+fn keep(records: &mut BTreeMap<Key, Record>, changes: &[Change]) {
+    for (key, record) in changes {
+        match record {
+            Some(record) => records.insert(*key, record.clone()),
+            None => records.remove(key),
+        };
+    }
 }
 
 impl World {
@@ -114,6 +127,8 @@ impl World {
             config,
             now: 1,
             records: BTreeMap::new(),
+            kept: 0,
+            kept_soon: Vec::new(),
             hang: BTreeSet::new(),
             fail: BTreeSet::new(),
             hosts: BTreeMap::new(),
@@ -374,13 +389,10 @@ impl World {
                 }
                 let result = match &act {
                     Act::Keep { changes } => {
+                        self.kept += 1;
                         self.longest_record = self.longest_record.max(changes.len());
-                        for (key, record) in changes {
-                            match record {
-                                Some(record) => self.records.insert(*key, record.clone()),
-                                None => self.records.remove(key),
-                            };
-                        }
+                        keep(&mut self.records, &std::mem::take(&mut self.kept_soon));
+                        keep(&mut self.records, changes);
                         Seen::Done(Ok(()))
                     }
                     act => self.switch.execute(act).expect("it is the switch's"),
@@ -424,12 +436,13 @@ impl World {
                 self.asked.remove(&id);
                 self.replies.insert(id, body);
             }
+            Output::KeepSoon { changes } => self.kept_soon.extend(changes),
             Output::Event(event) => self.events.push(event),
         }
         true
     }
 
-    /// An answer that may be asked for again is recorded before it is given.
+    /// An answer that may be asked for again is recorded before it is given, or soon where what it says is recorded.
     fn check_recorded(&self, session: Session, id: u64) {
         let known = self
             .hosts
@@ -440,7 +453,8 @@ impl World {
         {
             let key = Key::Answer(*of, id);
             assert!(
-                self.records.contains_key(&key),
+                self.records.contains_key(&key)
+                    || self.kept_soon.iter().any(|(soon, _)| *soon == key),
                 "{key} is given and not recorded"
             );
         }
@@ -502,7 +516,9 @@ impl World {
     }
 
     /// The controller dies, and another one takes over: agents come back and ask again for what they have no answer to.
+    /// What was to be recorded soon is not.
     pub fn die(&mut self) {
+        self.kept_soon.clear();
         self.controller = Controller::take_over(self.config, self.records.clone(), self.now);
         self.hosts.clear();
         self.orders.clear();
@@ -626,7 +642,9 @@ impl World {
         assert!(self.controller.is_idle(), "{:?}", self.controller);
         let wrong = disagreement(&self.controller, &self.switch);
         assert_eq!(wrong.map(|wrong| wrong.to_string()), None);
-        let restored = mind_machines::controller::books::Books::restore(self.records.clone());
+        let mut records = self.records.clone();
+        keep(&mut records, &self.kept_soon);
+        let restored = mind_machines::controller::books::Books::restore(records);
         assert_eq!(restored.domains, self.controller.books().domains);
         assert_eq!(restored.memory, self.controller.books().memory);
         assert_eq!(restored.blades, self.controller.books().blades);

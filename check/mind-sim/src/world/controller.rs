@@ -87,6 +87,7 @@ impl World<'_> {
                         return;
                     }
                 }
+                Output::KeepSoon { changes } => self.kept_soon.push(changes),
                 Output::Event(told) => self.told(told),
             }
         }
@@ -120,19 +121,10 @@ impl World<'_> {
         }
         let result = match act {
             Act::Keep { changes } => {
-                for (key, record) in changes {
-                    if let (records::Key::Vma(_), None, Some(records::Record::Vma(vma, _))) =
-                        (key, record, self.records.get(key))
-                    {
-                        let end = vma.end();
-                        self.lost_ranges
-                            .retain(|va, _| !(vma.va()..Va(end)).contains(va));
-                    }
-                    match record {
-                        Some(record) => self.records.insert(*key, record.clone()),
-                        None => self.records.remove(key),
-                    };
+                for earlier in std::mem::take(&mut self.kept_soon) {
+                    self.record_changes(&earlier);
                 }
+                self.record_changes(changes);
                 Seen::Done(Ok(()))
             }
             Act::GiveSlots { slots } => {
@@ -157,6 +149,23 @@ impl World<'_> {
         self.notice_cuts();
         let done = Input::Done { operation, result };
         self.controller.handle(self.queue.now(), done);
+    }
+
+    /// Keeps records, which outlive the controller.
+    pub(super) fn record_changes(&mut self, changes: &[records::Change]) {
+        for (key, record) in changes {
+            if let (records::Key::Vma(_), None, Some(records::Record::Vma(vma, _))) =
+                (key, record, self.records.get(key))
+            {
+                let end = vma.end();
+                self.lost_ranges
+                    .retain(|va, _| !(vma.va()..Va(end)).contains(va));
+            }
+            match record {
+                Some(record) => self.records.insert(*key, record.clone()),
+                None => self.records.remove(key),
+            };
+        }
     }
 
     /// Operators are told something.

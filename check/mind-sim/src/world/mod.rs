@@ -48,7 +48,7 @@ use mind_machines::{
         Config, Controller, Input, Session,
         books::{
             blades::Incarnation,
-            records::{Key, Record},
+            records::{Change, Key, Record},
         },
     },
     datagram::{Body, Datagram, PageRequest},
@@ -164,6 +164,8 @@ pub(crate) struct World<'a> {
     pub(crate) late: Option<BladeId>,
     /// What the controller has had kept.
     pub(crate) records: BTreeMap<Key, Record>,
+    /// What it wants kept before that which it has kept next.
+    pub(crate) kept_soon: Vec<Vec<Change>>,
     /// The agents that are up.
     pub(crate) agents: BTreeMap<Node, Agent>,
     pub(crate) connections: BTreeMap<Session, Connection>,
@@ -303,6 +305,7 @@ impl<'a> World<'a> {
             deaths: 0,
             late: None,
             records: BTreeMap::new(),
+            kept_soon: Vec::new(),
             agents: BTreeMap::new(),
             connections: BTreeMap::new(),
             operations: 0,

@@ -25,6 +25,8 @@ const LATE: u64 = GRACE + 200 * MILLISECOND;
 
 /// The purpose of the random numbers that decide of the switch's slots after the first death; after the next, one more.
 const FIRST_REPLACEMENT: u64 = 0x3_0000;
+/// Of the first time that some of what was to be kept is not.
+const FIRST_LOSS_OF_RECORDS: u64 = 0x4_0000;
 
 /// How the controller dies.
 #[derive(Clone, Copy, Debug)]
@@ -113,10 +115,21 @@ impl World<'_> {
     pub(crate) fn take_over(&mut self) {
         self.is_down = false;
         self.replace_switch();
+        self.lose_what_was_kept_soon();
         let records = self.records.clone();
         let now = self.queue.now();
         self.controller = Controller::take_over(self.config, records, now);
         self.step_later();
+    }
+
+    /// Of what was to be recorded soon, some was when the controller died, the earliest of it.
+    fn lose_what_was_kept_soon(&mut self) {
+        let mut random = generator(self.plan.seed, FIRST_LOSS_OF_RECORDS + self.deaths);
+        let mut changes = std::mem::take(&mut self.kept_soon);
+        changes.truncate(random.usize(0..=changes.len()));
+        for changes in changes {
+            self.record_changes(&changes);
+        }
     }
 
     /// A switch with another number of slots takes the place of the one that is there, in some runs and if what is in use

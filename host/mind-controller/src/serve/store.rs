@@ -1,9 +1,15 @@
 //! What outlives the controller, in a file: the records of its machine.
 //!
-//! The machine says what is one transaction. The maps hold the rest, and the file means nothing without them: it says
+//! The machine says what is one transaction, and what may wait for the next one ([`Store::keep_soon`]): each transaction
+//! waits for the disk, which is most of what a request takes. The maps hold the rest, and the file means nothing without them: it says
 //! to which data plane it belongs.
 
-use std::{net::Ipv4Addr, path::Path};
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, bail};
 use mind_machines::controller::books::records::{Change, Key, Record};
@@ -16,6 +22,8 @@ const OWNER: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("owner");
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
 /// The version of the records' format.
 pub(super) const FORMAT: u32 = 2;
+/// How long what is to be kept soon waits for something else to be kept.
+const SOON: Duration = Duration::from_millis(100);
 
 /// The data plane that records belong to. They are of no use to one of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +50,10 @@ pub(super) struct Owner {
 #[derive(Debug)]
 pub(super) struct Store {
     database: Database,
+    /// What is to be kept before anything else is.
+    soon: BTreeMap<Key, Option<Record>>,
+    /// When that is to be kept at the latest.
+    due: Option<Instant>,
 }
 
 impl Store {
@@ -65,7 +77,11 @@ impl Store {
                 });
             }
         };
-        Ok(Self { database })
+        Ok(Self {
+            database,
+            soon: BTreeMap::new(),
+            due: None,
+        })
     }
 
     /// Whose records there are.
@@ -128,16 +144,17 @@ impl Store {
         Ok(records)
     }
 
-    /// Keeps what has changed, all or nothing.
+    /// Keeps what has changed, with what was to be kept soon: all or nothing.
     ///
     /// # Errors
     ///
     /// When the file cannot be written.
-    pub(super) fn keep(&self, changes: &[Change]) -> Result<()> {
+    pub(super) fn keep(&mut self, changes: &[Change]) -> Result<()> {
         let write = self.database.begin_write()?;
         {
             let mut records = write.open_table(RECORDS)?;
-            for (key, record) in changes {
+            let changes = changes.iter().map(|(key, record)| (key, record));
+            for (key, record) in self.soon.iter().chain(changes) {
                 let key = key.to_string();
                 match record {
                     Some(record) => {
@@ -148,7 +165,44 @@ impl Store {
                 };
             }
         }
-        Ok(write.commit()?)
+        write.commit()?;
+        self.soon.clear();
+        self.due = None;
+        Ok(())
+    }
+
+    /// What has changed is kept with what is kept next, or by [`keep_due`](Self::keep_due).
+    pub(super) fn keep_soon(&mut self, changes: Vec<Change>) {
+        self.soon.extend(changes);
+        self.due.get_or_insert_with(|| Instant::now() + SOON);
+    }
+
+    /// When [`keep_due`](Self::keep_due) has something to keep.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Keeps what was to be kept soon, if nothing else was kept meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written: it is tried again later.
+    pub(super) fn keep_due(&mut self) -> Result<()> {
+        if self.due.is_none_or(|due| Instant::now() < due) {
+            return Ok(());
+        }
+        self.due = Some(Instant::now() + SOON);
+        self.keep(&[])
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if !self.soon.is_empty()
+            && let Err(error) = self.keep(&[])
+        {
+            tracing::warn!(%error, "what was done last is not recorded: the next controller does it again");
+        }
     }
 }
 
@@ -172,7 +226,7 @@ mod tests {
     fn what_is_kept_is_there_when_the_file_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let store = Store::open(&path).unwrap();
+        let mut store = Store::open(&path).unwrap();
         assert_eq!(store.owner().unwrap(), None);
         store.begin(&owner()).unwrap();
         let changes = [
@@ -190,7 +244,7 @@ mod tests {
         );
         drop(store);
 
-        let store = Store::open(&path).unwrap();
+        let mut store = Store::open(&path).unwrap();
         assert_eq!(store.owner().unwrap(), Some(owner()));
         assert_eq!(
             store.records().unwrap(),
@@ -207,6 +261,40 @@ mod tests {
         assert!(store.records().unwrap().is_empty());
         store.begin(&owner()).unwrap();
         assert!(store.records().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_to_be_kept_soon_is_kept_with_the_next_or_when_it_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let last = |number| (Key::LastDomain, Some(Record::LastDomain(number)));
+        let mut store = Store::open(&path).unwrap();
+        store.begin(&owner()).unwrap();
+        store.keep_soon(vec![last(1), (Key::Domain(2), None)]);
+        store.keep_soon(vec![last(2)]);
+        assert!(store.records().unwrap().is_empty());
+        assert!(store.due().is_some());
+        store.keep(&[(Key::Domain(3), None)]).unwrap();
+        let kept = |number| vec![(Key::LastDomain, Record::LastDomain(number))];
+        assert_eq!(store.records().unwrap(), kept(2));
+        assert_eq!(store.due(), None);
+
+        // What is kept at once is newer.
+        store.keep_soon(vec![last(3)]);
+        store.keep(&[last(4)]).unwrap();
+        assert_eq!(store.records().unwrap(), kept(4));
+
+        store.keep_soon(vec![last(5)]);
+        store.keep_due().unwrap();
+        assert_eq!(store.records().unwrap(), kept(4));
+        store.due = Some(Instant::now());
+        store.keep_due().unwrap();
+        assert_eq!(store.records().unwrap(), kept(5));
+        assert_eq!(store.due(), None);
+
+        store.keep_soon(vec![last(6)]);
+        drop(store);
+        assert_eq!(Store::open(&path).unwrap().records().unwrap(), kept(6));
     }
 
     #[test]

@@ -141,6 +141,11 @@ impl Directory {
         self.capacity(FreeKind::Heads) - 1 - self.left(FreeKind::Heads)
     }
 
+    /// How many blocks can have a head.
+    pub fn most_blocks(&self) -> usize {
+        self.capacity(FreeKind::Heads) - 1
+    }
+
     /// The numbers of the blocks that have a head, in no order. Blocks that get one meanwhile may be among them or not.
     ///
     /// # Errors

@@ -224,6 +224,16 @@ impl Domain {
         blades.map(BladeId::from_low_bits).collect()
     }
 
+    /// What is recorded of it: not what follows from the records of its vmas, of which there may be many.
+    pub fn recorded(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            processes: self.processes.clone(),
+            on_loss: self.on_loss,
+            ..Self::default()
+        }
+    }
+
     /// Whether a process of it runs on the blade.
     pub fn is_on(&self, blade: BladeId) -> bool {
         let first = Process {

@@ -128,7 +128,10 @@ impl Books {
     pub fn record(&self, key: Key) -> Option<Record> {
         match key {
             Key::Blade(kind, number) => self.blades.get(kind, number).cloned().map(Record::Blade),
-            Key::Domain(number) => self.domains.get(number).cloned().map(Record::Domain),
+            Key::Domain(number) => {
+                let domain = self.domains.get(number)?;
+                Some(Record::Domain(domain.recorded()))
+            }
             Key::Vma(va) => {
                 let vma = self.domains.vma(Va(va))?;
                 let rights = self.domains.rights(vma).into_iter();

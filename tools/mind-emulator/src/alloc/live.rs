@@ -184,7 +184,7 @@ impl Live {
                     self.controller.handle(now, Input::Report { order, result });
                 }
                 Output::Reply { id: of, body, .. } if of == id => answer = Some(body),
-                Output::Reply { .. } | Output::Event(_) => {}
+                Output::Reply { .. } | Output::KeepSoon { .. } | Output::Event(_) => {}
             }
         }
         answer.context("the controller rests without an answer")

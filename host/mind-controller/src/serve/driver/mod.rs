@@ -335,7 +335,10 @@ impl Driver {
     pub(super) async fn run(mut self) {
         loop {
             self.end_epoch();
-            let is_idle = self.work();
+            if let Err(error) = self.store.keep_due() {
+                tracing::error!("cannot keep records, which is tried again: {error:#}");
+            }
+            let is_idle = self.work().await;
             let retired = self.tables.take_retired();
             self.packets.wait(retired, None);
             let has_scans = self.scan();
@@ -356,7 +359,8 @@ impl Driver {
             let deadline = self.controller.deadline();
             let deadline = deadline.map(|nanos| self.began + Duration::from_nanos(nanos));
             let epoch = self.epochs.as_ref().map(Epochs::end);
-            let deadline = deadline.into_iter().chain(epoch).min();
+            let others = epoch.into_iter().chain(self.store.due());
+            let deadline = deadline.into_iter().chain(others).min();
             let is_due = async {
                 match deadline {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -374,13 +378,19 @@ impl Driver {
     }
 
     /// Does what the machine wants, some of it at most; whether that was all.
-    fn work(&mut self) -> bool {
+    async fn work(&mut self) -> bool {
+        let mut has_sent = false;
         for _ in 0..AT_ONCE {
             let Some(output) = self.controller.poll(self.now()) else {
                 return true;
             };
             match output {
                 Output::Act { operation, act } => {
+                    // Keeping records waits for the disk. What was sent goes out before.
+                    if has_sent && matches!(act, Act::Keep { .. }) {
+                        tokio::task::yield_now().await;
+                        has_sent = false;
+                    }
                     let result = self.perform(&act);
                     self.give(Input::Done { operation, result });
                 }
@@ -393,10 +403,17 @@ impl Driver {
                     order,
                     command,
                     ..
-                } => self.command(session, order, command),
+                } => {
+                    self.command(session, order, command);
+                    has_sent = true;
+                }
                 Output::Reply {
                     session, id, body, ..
-                } => self.answer(session, id, body),
+                } => {
+                    self.answer(session, id, body);
+                    has_sent = true;
+                }
+                Output::KeepSoon { changes } => self.store.keep_soon(changes),
                 Output::Event(event) => self.tell(event),
             }
         }

@@ -34,8 +34,10 @@ use mind_machines::controller::{
 const FRESH: Duration = Duration::from_millis(500);
 /// Blocks that are looked at in one act.
 const MOST_BLOCKS: usize = 1024;
-/// Slots that are looked at, in memory, in less time than the kernel takes to say whether a block has any.
-const SLOTS_PER_BLOCK: u64 = 1024;
+/// Slots that are looked at, in memory, in the time that the kernel takes to say whether a block has any.
+const SLOTS_PER_BLOCK: u64 = 64;
+/// Blocks that there could be and that are passed over in that time, where those are listed that there are.
+const BLOCKS_PER_BLOCK: u64 = 256;
 
 /// The maps.
 pub(in crate::serve) struct Tables {
@@ -408,13 +410,19 @@ impl Tables {
         let (first, most_blocks) = (next.block(), MOST_BLOCKS as u64);
         // The kernel is asked for each block of the range, for each that there is at all, or not before slots have said
         // which these may be: whichever is the least.
-        let all = self.switch.directory().blocks_at_most() as u64;
+        let directory = self.switch.directory();
+        let all = directory.blocks_at_most() as u64;
+        if all == 0 {
+            let next = None;
+            return Seen::Regions { found, next };
+        }
+        let list = all + directory.most_blocks() as u64 / BLOCKS_PER_BLOCK;
         let few = u64::from(self.slots()) / SLOTS_PER_BLOCK;
-        let (blocks, beyond) = if end.saturating_sub(first) <= 1 + all.min(few) {
+        let (blocks, beyond) = if end.saturating_sub(first) <= 1 + list.min(few) {
             let end = end.min(first + most_blocks);
             let beyond = Some(first_of(end)).filter(|beyond| *beyond < to);
             ((first..end).collect(), beyond)
-        } else if all <= few {
+        } else if list <= few {
             let blocks = self.switch.directory().blocks().unwrap_or_else(|error| {
                 tracing::error!(%error, "the directory's index cannot be read");
                 Vec::new()
