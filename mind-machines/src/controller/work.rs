@@ -175,8 +175,7 @@ impl Controller {
                 self.event(Event::Failed { what, failure });
             }
             Some(_) | None => {
-                let changes = self.books.take_changes();
-                if !changes.is_empty() {
+                if let Some(changes) = self.books.take_changes() {
                     self.act(id, operation, Act::Keep { changes }, Task::Keep);
                 }
             }
@@ -185,7 +184,7 @@ impl Controller {
 
     /// What has changed need not be kept before others may know of it: a controller that follows does it again.
     pub(super) fn keep_soon(&mut self) {
-        let changes = self.books.take_changes();
+        let changes = self.books.take_changes_for_later();
         if !changes.is_empty() {
             self.outbox.push_back(Output::KeepSoon { changes });
         }

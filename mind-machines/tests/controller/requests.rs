@@ -76,6 +76,19 @@ fn each_request_waits_once_for_records_to_be_kept() {
     assert_eq!(unmapped, 1);
     assert!(!world.kept_soon.is_empty());
     world.check();
+    // Whatever waits for records waits for those as well: some of them may be its own.
+    let nothing = Request::Sync {
+        domain,
+        va: 0,
+        length: 0x1000,
+    };
+    let refused = kept(&mut world, &mut |world| {
+        world.call(0, nothing.clone()).unwrap_err();
+    });
+    assert_eq!((refused, world.kept_soon.len()), (1, 0));
+    let va = world.map(0, domain, 4);
+    assert_eq!(world.unmap(0, domain, va, 4), Ok(Reply::Done));
+    assert!(!world.kept_soon.is_empty());
     // What is mapped anew is recorded with all that came before it.
     world.map(0, domain, 4);
     assert!(world.kept_soon.is_empty());

@@ -54,6 +54,8 @@ pub struct Books {
     pub answers: BTreeMap<(Incarnation, u64), Answer>,
     /// What has changed since it was last recorded.
     changed: BTreeSet<records::Key>,
+    /// Whether some of what has changed is recorded only when other changes are, or soon.
+    is_recorded_later: bool,
 }
 
 impl Books {
@@ -118,11 +120,27 @@ impl Books {
     pub fn forget_history(&mut self) {
         self.answers.clear();
         self.changed.clear();
+        self.is_recorded_later = false;
         self.domains.forget_losses();
     }
 
-    /// What has changed since this was last asked.
-    pub fn take_changes(&mut self) -> Vec<records::Change> {
+    /// What is to be recorded before an operation goes on: what has changed since this was last asked. None if all that
+    /// has changed is recorded.
+    pub fn take_changes(&mut self) -> Option<Vec<records::Change>> {
+        // Another operation may have had this one's changes recorded soon: they have to be recorded now.
+        let is_recorded_later = std::mem::take(&mut self.is_recorded_later);
+        let changes = self.changes();
+        (is_recorded_later || !changes.is_empty()).then_some(changes)
+    }
+
+    /// What is to be recorded with what is recorded next, or soon.
+    pub fn take_changes_for_later(&mut self) -> Vec<records::Change> {
+        let changes = self.changes();
+        self.is_recorded_later |= !changes.is_empty();
+        changes
+    }
+
+    fn changes(&mut self) -> Vec<records::Change> {
         let changed = std::mem::take(&mut self.changed).into_iter();
         changed.map(|key| (key, self.record(key))).collect()
     }
