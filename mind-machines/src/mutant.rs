@@ -80,6 +80,7 @@ mutants! {
     OpenedWhileRepaired: "packets open slots while a controller that takes over reads them",
     FreedOnce: "memory that was freed is zeroed while packets may open regions of it",
     LostStaysAllowed: "regions of lost memory that no blade has touched can be touched",
+    LostAfterGone: "the tables do not name a memory blade any more before they say that what it kept is lost",
     LossForgotten: "a region that is lost does without its slot, and its vma does not say that it is lost",
     ClosingNotResumed: "a controller that takes over leaves a vma that was being unmapped as it is",
     // The compute blade.

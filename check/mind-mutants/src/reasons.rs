@@ -64,7 +64,9 @@ pub(crate) const fn of(mutant: Mutant) -> Option<Reason> {
             "takes a packet that is held up between the tables and its word; the model's are handled in one \
              step",
         ),
-        Mutant::LostStaysAllowed => (Finder::Simulator, "the model's memory blade does not crash"),
+        Mutant::LostStaysAllowed | Mutant::LostAfterGone => {
+            (Finder::Simulator, "the model's memory blade does not crash")
+        }
         Mutant::LossForgotten => (
             Finder::Simulator,
             "the model's slots are never few, so that regions which are lost keep theirs",

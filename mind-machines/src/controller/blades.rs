@@ -21,7 +21,7 @@ use super::{
         records, tables,
     },
     index::Errand,
-    operation::{Claim, Finding, Operation, Otherwise, Purpose, Task, Waits},
+    operation::{Claim, Finding, Losing, Operation, Otherwise, Purpose, Task, Waits},
     phase::Incident,
 };
 
@@ -164,24 +164,48 @@ impl Controller {
 
     /// Deals with what a blade leaves that is fenced.
     pub(super) fn begin_departure(&mut self, incarnation: Incarnation) -> OperationId {
-        let [first, then] = self.departure(incarnation);
-        self.begin(Claim::default(), None, vec![then, first])
+        let mut tasks = self.departure(incarnation);
+        tasks.reverse();
+        self.begin(Claim::default(), None, tasks)
     }
 
-    /// What is to be done when the tables do not name a blade any more, in this order. Words are swept only when no packet
-    /// is in the switch that found the blade in the tables: it could still put the blade into a word.
-    fn departure(&mut self, incarnation: Incarnation) -> [Task; 2] {
-        let sweep = match incarnation.kind {
+    /// What is to be done about what a blade leaves of which the records say that it is gone, in this order. Words are
+    /// swept only when no packet is in the switch that found the blade in the tables: it could still put the blade into a
+    /// word. Nothing is written to memory that is gone before the blades get to know that it is lost.
+    fn departure(&mut self, incarnation: Incarnation) -> Vec<Task> {
+        match incarnation.kind {
             BladeKind::Compute => {
                 self.departed.push(Departed {
                     incarnation,
                     is_forgotten: false,
                 });
-                Task::Forget(incarnation, 1, Vec::new())
+                let forget = Task::Forget(incarnation, 1, Vec::new());
+                vec![Task::WaitForPackets, forget]
             }
-            BladeKind::Memory => Task::Lose(incarnation, 1),
+            BladeKind::Memory => vec![
+                Task::Lose(incarnation, Losing::Vmas(Va(0))),
+                self.taking_out(incarnation),
+                Task::Release,
+                Task::WaitForPackets,
+                Task::Lose(incarnation, Losing::Regions(1)),
+            ],
+        }
+    }
+
+    /// The tables are not to name a blade any more that is gone.
+    fn taking_out(&self, incarnation: Incarnation) -> Task {
+        let Incarnation { kind, number, .. } = incarnation;
+        let own = match kind {
+            BladeKind::Compute => tables::Key::Compute(incarnation.connection().blade),
+            BladeKind::Memory => tables::Key::Memory(number),
         };
-        [Task::WaitForPackets, sweep]
+        let blade = self.books.blades.get(kind, number);
+        let port = blade.map(|blade| tables::Key::Port(blade.port));
+        let is_left =
+            |key: &tables::Key| kind == BladeKind::Compute && seeded!(PortLeftOpen) && *key != own;
+        let keys = port.into_iter().chain([own]);
+        let keys = keys.filter(|key| !is_left(key)).collect();
+        Task::Install(keys, Otherwise::Report)
     }
 
     /// A blade is not listened to any more, and that is recorded; its agent is told to end.
@@ -195,37 +219,20 @@ impl Controller {
         if !self.books.blades.set_here(incarnation, false) {
             return self.release(id);
         }
-        let Incarnation { kind, number, .. } = incarnation;
-        let Some(port) = self.books.blades.get(kind, number).map(|blade| blade.port) else {
-            return;
-        };
         if !seeded!(DepartureNotRecorded) {
+            let Incarnation { kind, number, .. } = incarnation;
             self.books.touch(records::Key::Blade(kind, number));
         }
         self.dismiss(id, incarnation);
         self.forget_all_answers(incarnation);
-        let [wait, sweep] = self.departure(incarnation);
-        let keys = match kind {
-            BladeKind::Compute if seeded!(PortLeftOpen) => {
-                vec![tables::Key::Compute(incarnation.connection().blade)]
-            }
-            BladeKind::Compute => vec![
-                tables::Key::Port(port),
-                tables::Key::Compute(incarnation.connection().blade),
-            ],
-            BladeKind::Memory => {
-                let mut keys = vec![tables::Key::Port(port), tables::Key::Memory(number)];
-                keys.extend(self.lose_vmas(number, incarnation));
-                keys
-            }
+        let first = match incarnation.kind {
+            BladeKind::Memory if seeded!(LostAfterGone) => Some(self.taking_out(incarnation)),
+            BladeKind::Compute => Some(self.taking_out(incarnation)),
+            BladeKind::Memory => None,
         };
-        operation.first([
-            Task::Install(keys.into(), Otherwise::Report),
-            Task::Keep,
-            Task::Release,
-            wait,
-            sweep,
-        ]);
+        let tasks = first.into_iter().chain([Task::Keep, Task::Release]);
+        let tasks: Vec<_> = tasks.chain(self.departure(incarnation)).collect();
+        operation.first(tasks);
     }
 
     /// The agent is told to end, if it can be told, and nothing more is expected of it.
@@ -396,32 +403,101 @@ impl Controller {
         first.into_iter().map(begin).collect()
     }
 
-    /// What a memory blade that is gone keeps of vmas is lost: no access to it is allowed any more, to regions that have
-    /// slots or not. The entries of the table that change.
-    fn lose_vmas(&mut self, number: u8, incarnation: Incarnation) -> Vec<tables::Key> {
-        let mut keys = Vec::new();
-        let blade = self.name_of(incarnation);
-        let vmas: Vec<Va> = self.books.domains.kept_by(number, Va(0)).collect();
-        for va in vmas {
-            let Some(vma) = self.books.domains.vma(va) else {
-                continue;
-            };
-            let (domain, is_closing) = (vma.domain, vma.is_closing);
-            let lost: Vec<_> = vma.kept_by(number).collect();
-            for (from, to) in lost {
-                if !is_closing && !seeded!(LostStaysAllowed) {
-                    keys.extend(self.allow(domain, Va(from), to - from, PermissionClass::Lost));
-                }
-                self.note_loss(Va(from), &blade);
-            }
-            let blade = blade.clone();
-            self.event(Event::VmaLost { domain, va, blade });
+    /// What a memory blade kept that is gone is lost: every access fails until it is unmapped.
+    pub(super) fn lose(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        losing: Losing,
+    ) {
+        match losing {
+            Losing::Vmas(from) => self.lose_vmas(id, operation, incarnation, from),
+            Losing::Regions(from) => self.lose_regions(id, operation, incarnation, from),
         }
-        keys
     }
 
-    /// The regions of a memory blade that is gone are lost: every access fails until they are unmapped.
-    pub(super) fn lose(
+    /// No access is allowed any more to what a memory blade that is gone keeps of vmas, of some at once.
+    fn lose_vmas(
+        &mut self,
+        id: OperationId,
+        operation: &mut Operation,
+        incarnation: Incarnation,
+        from: Va,
+    ) {
+        let (vmas, next) = self.some_kept_by(incarnation.number, from);
+        let mut keys = VecDeque::new();
+        let mut are_some_lost = false;
+        for va in vmas {
+            if let Some(its) = self.lose_vma(va, incarnation) {
+                are_some_lost = true;
+                keys.extend(its);
+            }
+        }
+        if let Some(next) = next {
+            let task = Task::Lose(incarnation, Losing::Vmas(next));
+            operation.tasks.push(task);
+        }
+        if are_some_lost {
+            self.hold(id);
+            operation.first([
+                Task::Install(keys, Otherwise::Report),
+                Task::Keep,
+                Task::Release,
+            ]);
+        }
+    }
+
+    /// The same, of all memory blades that are gone, in the books of a controller that takes over: its tables are to say
+    /// so when they name those blades no more.
+    pub(super) fn lose_what_is_left(&mut self) {
+        let gone = self.books.blades.of(BladeKind::Memory);
+        let gone = gone.filter(|blade| !blade.is_here);
+        let gone: Vec<_> = gone.map(|blade| blade.incarnation).collect();
+        for incarnation in gone {
+            let vmas = self.books.domains.kept_by(incarnation.number, Va(0));
+            for va in vmas.collect::<Vec<_>>() {
+                self.lose_vma(va, incarnation);
+            }
+        }
+    }
+
+    /// What a memory blade that is gone keeps of a vma is lost: the entries of the table that change. None if it is
+    /// known to be lost, or the vma is closing.
+    fn lose_vma(&mut self, va: Va, incarnation: Incarnation) -> Option<Vec<tables::Key>> {
+        let domains = &self.books.domains;
+        let vma = domains.vma(va).filter(|vma| !vma.is_closing)?;
+        let domain = vma.domain;
+        let kept = vma.kept_by(incarnation.number);
+        let lost = kept.filter(|(from, to)| !domains.is_all_lost(domain, *from, *to));
+        let lost: Vec<_> = lost.collect();
+        if lost.is_empty() {
+            return None;
+        }
+        let blade = self.name_of(incarnation);
+        let mut keys = Vec::new();
+        for (from, to) in lost {
+            if !seeded!(LostStaysAllowed) {
+                keys.extend(self.allow(domain, Va(from), to - from, PermissionClass::Lost));
+            }
+            self.note_loss(Va(from), &blade);
+        }
+        self.event(Event::VmaLost { domain, va, blade });
+        Some(keys)
+    }
+
+    /// The first vmas at `from` and above that a memory blade keeps, or part of which it does, as many as are dealt with
+    /// at once; the first of the others.
+    fn some_kept_by(&self, memory: u8, from: Va) -> (Vec<Va>, Option<Va>) {
+        let most = self.config.batch.max(1);
+        let vmas = self.books.domains.kept_by(memory, from);
+        let mut vmas: Vec<_> = vmas.take(most + 1).collect();
+        let next = (vmas.len() > most).then(|| vmas.pop()).flatten();
+        (vmas, next)
+    }
+
+    /// The words of a memory blade's regions say that they are lost; then blades drop what they have of them.
+    fn lose_regions(
         &mut self,
         id: OperationId,
         operation: &mut Operation,
@@ -438,7 +514,8 @@ impl Controller {
                 from,
                 most: self.config.sweep,
             };
-            return self.act(id, operation, act, Task::Lose(incarnation, from));
+            let task = Task::Lose(incarnation, Losing::Regions(from));
+            return self.act(id, operation, act, task);
         }
         let task = Task::FlushLost(incarnation.number, Va(0));
         operation.tasks.push(task);
@@ -447,10 +524,7 @@ impl Controller {
     /// Blades drop what they have of vmas that are lost with a memory blade, of some at once: accesses that would hit
     /// fail, too.
     pub(super) fn flush_lost(&mut self, operation: &mut Operation, number: u8, from: Va) {
-        let most = self.config.batch.max(1);
-        let vmas = self.books.domains.kept_by(number, from);
-        let mut vmas: Vec<_> = vmas.take(most + 1).collect();
-        let next = (vmas.len() > most).then(|| vmas.pop()).flatten();
+        let (vmas, next) = self.some_kept_by(number, from);
         let vmas = vmas.iter().filter_map(|va| self.books.domains.vma(*va));
         let flushes = vmas.filter(|vma| !vma.is_closing).flat_map(|vma| {
             let domain = self.books.domains.get(vma.domain);

@@ -423,7 +423,7 @@ impl Controller {
             Task::EndProcesses(incarnation, lost) => {
                 self.end_processes(operation, incarnation, lost)
             }
-            Task::Lose(incarnation, from) => self.lose(id, operation, incarnation, from),
+            Task::Lose(incarnation, losing) => self.lose(id, operation, incarnation, losing),
             Task::Zero(blade, zeroing) => self.zero(now, id, operation, blade, zeroing),
             Task::Exit(domain, process) => self.exit(id, operation, domain, process),
             Task::Exits(incarnation, from) => self.exits(operation, incarnation, from),

@@ -182,8 +182,8 @@ pub(super) enum Task {
     Exit(u32, Process),
     /// Writes into these regions are lost with a compute blade.
     MarkLost(Incarnation, VecDeque<Entry>),
-    /// Regions of a memory blade are lost, from a slot on.
-    Lose(Incarnation, u32),
+    /// What a memory blade kept is lost with it.
+    Lose(Incarnation, Losing),
     /// Have memory that was freed zeroed.
     Zero(u8, Zeroing),
     /// Vmas are given up.
@@ -196,6 +196,15 @@ pub(super) enum Task {
     TakeOver(TakingOver),
     /// Ask compute blades what they count.
     Count(Counting),
+}
+
+/// How far it is known to all that what a memory blade kept is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Losing {
+    /// Vmas, from an address on: no access to them is allowed any more, to regions that have slots or not.
+    Vmas(Va),
+    /// The words of regions, from a slot on.
+    Regions(u32),
 }
 
 /// Blades are asked what they count.

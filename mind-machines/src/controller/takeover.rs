@@ -230,11 +230,13 @@ impl Controller {
                 if let Some(Seen::Tables(entries)) = operation.seen.take() {
                     self.installed = entries.into_iter().collect();
                 }
+                self.lose_what_is_left();
                 let wanted = self.books.all_wanted().map(|(key, _)| key);
                 let mut keys: VecDeque<_> = wanted.collect();
                 keys.extend(self.installed.keys().copied());
                 operation.first([
                     Task::Install(keys, Otherwise::Report),
+                    Task::Keep,
                     Task::Release,
                     Task::TakeOver(TakingOver::ReadingSlots(1, Vec::new())),
                 ]);

@@ -211,6 +211,58 @@ fn a_memory_blade_that_is_gone_takes_its_regions_along() {
 }
 
 #[test]
+fn vmas_of_a_memory_blade_are_lost_some_at_a_time_and_all_of_them_once_whenever_the_controller_dies()
+ {
+    let count = 40;
+    for acts in 0.. {
+        let (mut world, va) = World::with_memory(1, OnLoss::LastWritten);
+        let number = va.slice().unwrap();
+        let mut kept = vec![va];
+        while kept.len() < count {
+            let va = world.map(0, 1, 1);
+            kept.extend((va.slice() == Some(number)).then_some(va));
+        }
+        world.acts_to_live = Some(acts);
+        world.longest_record = 0;
+        // It does not come back to the next controller.
+        world.hang.insert(Node::Memory(number));
+        world.cut(Node::Memory(number));
+        let lost = |world: &World| {
+            let its = kept.iter().filter(|va| world.lost_regions(**va) > 0);
+            its.count()
+        };
+        while lost(&world) == 0 && world.step() {}
+        // Some are not lost yet when another request is answered, except by a controller that takes over.
+        if world.acts_to_live.is_some() {
+            let enter = Request::EnterProcess {
+                domain: "other".into(),
+                pid: 50,
+                on_loss: None,
+            };
+            let asked = world.ask(0, enter);
+            while !world.replies.contains_key(&asked) {
+                assert!(world.step());
+            }
+            let has_died = world.acts_to_live.is_none();
+            assert!(has_died || lost(&world) < count, "{acts}: all at once");
+        }
+        world.run();
+        let has_died = world.acts_to_live.is_none();
+        let few = world.longest_record < count / 2;
+        assert!(has_died || few, "{acts}: {} in one", world.longest_record);
+        for va in &kept {
+            assert_eq!(world.lost_regions(*va), 1, "{acts}: {va:?}");
+            assert_eq!(world.request(1, Want::Read, *va), Verdict::Lost, "{acts}");
+        }
+        world.check();
+        if !has_died {
+            assert!(acts > 10, "{acts}");
+            break;
+        }
+    }
+}
+
+#[test]
 fn what_others_answered_counts_though_a_blade_is_fenced_in_between() {
     let (mut world, va) = World::with_memory(4, OnLoss::LastWritten);
     for number in 0..3 {

@@ -433,10 +433,21 @@ impl Domains {
 
     /// Whether something of a range of a domain is lost.
     pub fn is_lost(&self, domain: u32, from: u64, to: u64) -> bool {
+        let mut classes = self.classes(domain, from, to);
+        classes.any(|class| class == PermissionClass::Lost)
+    }
+
+    /// Whether all of a range of a domain is lost.
+    pub fn is_all_lost(&self, domain: u32, from: u64, to: u64) -> bool {
+        let mut classes = self.classes(domain, from, to);
+        classes.all(|class| class == PermissionClass::Lost)
+    }
+
+    /// What a domain may do with a range of it.
+    fn classes(&self, domain: u32, from: u64, to: u64) -> impl Iterator<Item = PermissionClass> {
         let domain = self.domains.get(&domain);
         let rights = domain.map_or_else(Vec::new, |domain| domain.protection.over(from, to));
-        let mut classes = rights.iter().map(|(_, _, class)| *class);
-        classes.any(|class| class == PermissionClass::Lost)
+        rights.into_iter().map(|(_, _, class)| class)
     }
 
     /// Whether all of the range is mapped in the domain.
