@@ -10,6 +10,7 @@ use super::{
     fan_out::FanOut,
     network,
     report::{Measured, MeasuredTransition},
+    together,
     transitions::{BATCH, Transitions},
     userfault::{self, Handler},
 };
@@ -65,6 +66,8 @@ pub(super) fn measure(run: &Run, interrupt: &Interrupt) -> Result<Measured> {
         strays,
         evicting,
     } = system(run, &placement, interrupt)?;
+    progress("eight blades at the same pages");
+    let together = together::measure(&placement, run.samples, interrupt)?;
     progress("the bare network again");
     network.add(network::measure(&placement, exchanges, interrupt)?);
     progress("");
@@ -77,6 +80,7 @@ pub(super) fn measure(run: &Run, interrupt: &Interrupt) -> Result<Measured> {
         network: quantiles(network)?,
         transitions,
         evicting,
+        together,
         strays,
     })
 }

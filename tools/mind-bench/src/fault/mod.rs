@@ -5,7 +5,7 @@
 //! * [`measure`]: the order of a run,
 //! * [`fan_out`]: what copies invalidations,
 //! * [`userfault`] and [`network`]: the two limits,
-//! * [`transitions`] and [`eviction`]: what is measured of the system ([`crate::system`]),
+//! * [`transitions`], [`eviction`] and [`together`]: what is measured of the system ([`crate::system`]),
 //! * [`report`]: the results.
 
 mod eviction;
@@ -13,6 +13,7 @@ mod fan_out;
 mod measure;
 mod network;
 mod report;
+mod together;
 mod transitions;
 mod userfault;
 
@@ -32,7 +33,8 @@ use crate::{output, system::placement::Sharing};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print JSON: `limits.userfault_us`, `limits.network_us`,
-    /// `transitions.<name>.{p50_us,p99_us,count}`, `evicting_faults_per_s.{t1,t8}` and more.
+    /// `transitions.<name>.{p50_us,p99_us,count}`, `evicting_faults_per_s.{t1,t8}`,
+    /// `together.{first_touch,i_s}.{p50_us,p99_us,count}` and more.
     #[arg(long)]
     json: bool,
     /// Faults of each transition.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     eviction::Evicting,
     fan_out::FanOut,
+    together::{BLADES, Together},
     transitions::{Kind, MEASURED},
 };
 use crate::{samples::Quantiles, system::placement::Sharing};
@@ -37,6 +38,8 @@ pub(super) struct Report {
     pub(super) transitions: BTreeMap<String, MeasuredTransition>,
     pub(super) ratios: Ratios,
     pub(super) evicting_faults_per_s: Evicting,
+    /// What blades read at the same time.
+    pub(super) together: Together,
     /// Accesses that caused another transition of the directory than they should have.
     pub(super) strays: usize,
 }
@@ -69,6 +72,8 @@ pub(super) struct Limits {
 pub(super) struct Ratios {
     i_s_to_sum: f64,
     first_touch_to_i_s: f64,
+    /// Of blades that read the same pages at the same time.
+    together_first_touch_to_i_s: f64,
     m_s_to_i_s: f64,
     m_m_to_i_s: f64,
 }
@@ -83,6 +88,7 @@ pub(super) struct Measured {
     pub(super) network: Quantiles,
     pub(super) transitions: BTreeMap<String, MeasuredTransition>,
     pub(super) evicting: Evicting,
+    pub(super) together: Together,
     pub(super) strays: usize,
 }
 
@@ -115,10 +121,12 @@ impl Report {
             ratios: Ratios {
                 i_s_to_sum: i_s / sum_us,
                 first_touch_to_i_s: of(Kind::FIRST_TOUCH) / i_s,
+                together_first_touch_to_i_s: measured.together.first_touch_to_i_s(),
                 m_s_to_i_s: p50(Transition::ModifiedToShared) / i_s,
                 m_m_to_i_s: p50(Transition::ModifiedToModified) / i_s,
             },
             evicting_faults_per_s: measured.evicting,
+            together: measured.together,
             strays: measured.strays,
             transitions,
         }
@@ -129,12 +137,19 @@ impl Report {
         let Ratios {
             i_s_to_sum,
             first_touch_to_i_s,
+            together_first_touch_to_i_s,
             m_s_to_i_s,
             m_m_to_i_s,
         } = self.ratios;
         let bounds = [
             ("I->S", i_s_to_sum, I_S_BOUND, "the sum of the limits"),
             ("first touch", first_touch_to_i_s, FIRST_TOUCH_BOUND, "I->S"),
+            (
+                "a first touch by blades at the same time",
+                together_first_touch_to_i_s,
+                FIRST_TOUCH_BOUND,
+                "their I->S",
+            ),
             ("M->S", m_s_to_i_s, M_BOUND, "I->S"),
             ("M->M", m_m_to_i_s, M_BOUND, "I->S"),
         ];
@@ -206,6 +221,24 @@ impl Report {
                 bound(kind),
             ]);
         }
+        let Together { first_touch, i_s } = self.together;
+        let ratio = self.ratios.together_first_touch_to_i_s;
+        let together = [
+            ("first touch", first_touch, ratio, bound(Kind::FIRST_TOUCH)),
+            ("I->S", i_s, 1.0, String::new()),
+        ];
+        for (name, quantiles, ratio, bound) in together {
+            table.add_row([
+                format!("{name}, {BLADES} blades"),
+                micros(quantiles.p50_us),
+                micros(quantiles.p99_us),
+                String::new(),
+                quantiles.count.to_string(),
+                format!("{:.2}", quantiles.p50_us / sum),
+                format!("{ratio:.2}"),
+                bound,
+            ]);
+        }
         for column in 1..=6 {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
@@ -275,6 +308,10 @@ mod tests {
                 t1: 20_000.4,
                 t8: 30_000.0,
             },
+            together: Together {
+                first_touch: quantiles(44.0),
+                i_s: quantiles(40.0),
+            },
             strays: 0,
         })
     }
@@ -302,6 +339,10 @@ mod tests {
             assert!(of("p50_us").is_some_and(|value| value.is_f64()), "{name}");
             assert!(of("p99_us").is_some_and(|value| value.is_f64()), "{name}");
             assert!(of("count").is_some_and(|value| value.is_u64()), "{name}");
+        }
+        for name in ["first_touch", "i_s"] {
+            let p50 = json.pointer(&format!("/together/{name}/p50_us"));
+            assert!(p50.is_some_and(|value| value.is_f64()), "{name}");
         }
         for threads in ["t1", "t8"] {
             let rate = json.pointer(&format!("/evicting_faults_per_s/{threads}"));
@@ -332,7 +373,7 @@ mod tests {
     fn the_table_has_a_line_for_each_limit_and_transition() {
         let text = report(12.0, 24.0).text();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
-        assert_eq!(lines.len(), 1 + 4 + MEASURED.len() + 2, "{text}");
+        assert_eq!(lines.len(), 1 + 4 + MEASURED.len() + 2 + 2, "{text}");
         assert!(lines[1].starts_with("limit: resolved locally"));
         let words: Vec<_> = lines[5].split_whitespace().collect();
         let first_touch = ["first", "touch", "15.0", "30.0", "7.0", "5000"];
@@ -345,8 +386,11 @@ mod tests {
                 "I->S", "12.0", "24.0", "7.0", "5000", "1.09", "1.00", "1.5", "sums"
             ]
         );
+        let words: Vec<_> = lines[13].split_whitespace().collect();
+        let first_touch = "first touch, 8 blades 44.0 88.0 5000 4.00 1.10 1.5 I->S";
+        assert_eq!(words.join(" "), first_touch);
         assert!(
-            lines[14].contains("20000 by 1 thread, 30000 by 8"),
+            lines[16].contains("20000 by 1 thread, 30000 by 8"),
             "{text}"
         );
     }

@@ -30,10 +30,10 @@ use crate::{
 /// Pages of each kind in a round, at most: all kinds fit in a cache, with room for its reserve.
 pub(super) const BATCH: usize = 250;
 /// From one page to the next: a region, so that each has one of its own.
-const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
+pub(super) const STRIDE: u64 = (PAGE_SIZE as u64) << INITIAL_REGION_ORDER;
 /// Of so many accesses, one may have caused another transition: a packet was lost, and its request
 /// came twice.
-const ACCESSES_PER_STRAY: usize = 200;
+pub(super) const ACCESSES_PER_STRAY: usize = 200;
 
 const _: () = assert!(3 * BATCH < CACHE as usize / PAGE_SIZE * 9 / 10);
 
@@ -299,7 +299,10 @@ impl Transitions {
 }
 
 /// How often each transition was caused between two reports of an agent.
-fn taken(before: &[TransitionReport], after: &[TransitionReport]) -> BTreeMap<String, usize> {
+pub(super) fn taken(
+    before: &[TransitionReport],
+    after: &[TransitionReport],
+) -> BTreeMap<String, usize> {
     let count_before = |name: &str| {
         let transition = before
             .iter()
