@@ -1,5 +1,5 @@
-//! Programs of others that tests look at the system with. What starts no daemon is installed as everything else is;
-//! the rest is unpacked.
+//! Programs of others that tests look at the system with, or run on it. What starts no daemon is installed as everything
+//! else is; the rest is unpacked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,23 @@ use crate::setup;
 use crate::workspace;
 
 /// What is installed: it needs many libraries, and starts nothing.
-const INSTALLED: &[Need] = &[Need::Tshark, Need::Scapy];
+const INSTALLED: &[Need] = &[
+    Need::Tshark,
+    Need::Scapy,
+    Need::Sqlite,
+    Need::RedisTools,
+    Need::Libevent,
+    Need::StressNg,
+];
 
 /// Debian's packages that are unpacked, as they would start daemons on the machine; each with the programs that tests
 /// take from it.
-const PACKAGES: &[(&str, &[&str])] = &[("prometheus", &["prometheus", "promtool"])];
+const PACKAGES: &[(&str, &[&str])] = &[
+    ("prometheus", &["prometheus", "promtool"]),
+    ("memcached", &["memcached"]),
+];
 
-/// The variable that tells tests the folder of the programs.
+/// The variable that tells tests, and what runs programs on the system, the folder of the unpacked programs.
 pub(crate) const VARIABLE: &str = "MIND_COMPANIONS";
 
 /// Makes sure that all are there: unpacked, or on the machine. The folder of the unpacked ones.
@@ -43,15 +53,21 @@ pub(crate) fn ensure() -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// Whether Debian's Python, which the tests run, knows Scapy; another Python on the path may not.
-pub(crate) fn has_scapy() -> bool {
+/// Whether Debian's Python, which the tests run, knows a module; another Python on the path may not.
+pub(crate) fn has_module(name: &str) -> bool {
     // Looks for the module without loading it.
-    let script = "import importlib.util as u, sys; sys.exit(u.find_spec('scapy') is None)";
+    let script = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)";
     let status = Command::new("/usr/bin/python3")
-        .args(["-c", script])
+        .args(["-c", script, name])
         .stdin(Stdio::null())
         .status();
     status.is_ok_and(|status| status.success())
+}
+
+/// Whether a program would find a library where Debian has them.
+pub(crate) fn has_library(name: &str) -> bool {
+    let folder = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    Path::new(&folder).join(name).exists()
 }
 
 /// The packages of which a program is neither in `folder` nor on the path.

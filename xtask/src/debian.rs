@@ -37,6 +37,20 @@ pub(crate) enum Need {
     Tshark,
     /// Scapy in Debian's Python, which reads them, too.
     Scapy,
+    /// `sqlite3`, a program that tests run.
+    Sqlite,
+    /// `redis-cli`, and the server under another name.
+    RedisTools,
+    /// The library that memcached is linked with.
+    Libevent,
+    /// `stress-ng`.
+    StressNg,
+    /// `memtester`.
+    Memtester,
+    /// NumPy and pandas in Debian's Python.
+    NumPy,
+    /// scikit-learn in Debian's Python.
+    Sklearn,
 }
 
 impl Need {
@@ -56,6 +70,13 @@ impl Need {
             Self::Xz => &["xz-utils"],
             Self::Tshark => &["tshark"],
             Self::Scapy => &["python3-scapy"],
+            Self::Sqlite => &["sqlite3"],
+            Self::RedisTools => &["redis-tools"],
+            Self::Libevent => &["libevent-2.1-7"],
+            Self::StressNg => &["stress-ng"],
+            Self::Memtester => &["memtester"],
+            Self::NumPy => &["python3-numpy", "python3-pandas"],
+            Self::Sklearn => &["python3-sklearn"],
         }
     }
 
@@ -75,6 +96,15 @@ impl Need {
             Self::Xz => "the program xz",
             Self::Tshark => "the program tshark (Wireshark), with dumpcap",
             Self::Scapy => "the Python module scapy for /usr/bin/python3",
+            Self::Sqlite => "the program sqlite3",
+            Self::RedisTools => {
+                "the programs redis-cli and redis-check-rdb (which is the server as well)"
+            }
+            Self::Libevent => "libevent 2.1, for memcached",
+            Self::StressNg => "the program stress-ng",
+            Self::Memtester => "the program memtester",
+            Self::NumPy => "the Python modules numpy and pandas for /usr/bin/python3",
+            Self::Sklearn => "the Python module sklearn for /usr/bin/python3",
         }
     }
 }

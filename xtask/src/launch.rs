@@ -1,7 +1,7 @@
 //! Builds the daemons and a program that runs them, optimized, and becomes that program: the demo, a bench, the
 //! controller.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -18,18 +18,32 @@ const PROGRAMS: [&str; 3] = ["mind-blade", "mind-controller", "mind-ctl"];
 /// Builds the eBPF object, the [`PROGRAMS`], the packages `beside` and the package `name`, and becomes the last one's program,
 /// with `args`. Does not return if all goes well: signals are for the program, which cleans up.
 pub(crate) fn launch(name: &str, beside: &[&str], args: &[OsString]) -> Result<()> {
+    launch_with(name, beside, args, &[])
+}
+
+/// As [`launch`], with variables of the environment for the program.
+pub(crate) fn launch_with(
+    name: &str,
+    beside: &[&str],
+    args: &[OsString],
+    variables: &[(&str, &OsStr)],
+) -> Result<()> {
     let tools = setup::ensure()?;
     object::build(&tools)?;
 
     let others = PROGRAMS.into_iter().filter(|program| *program != name);
     let packages: Vec<_> = others.chain(beside.iter().copied()).chain([name]).collect();
-    become_program(object::host_cargo(), &packages, &[], name, args)
+    let mut program = built(object::host_cargo(), &packages, &[], name)?;
+    Err(process::exec(
+        program.args(args).envs(variables.iter().copied()),
+    ))
 }
 
 /// Builds the package `name`, which needs neither daemons nor the eBPF object, and becomes its program, with `args`.
 /// Does not return if all goes well.
 pub(crate) fn launch_alone(name: &str, args: &[OsString]) -> Result<()> {
-    become_program(object::host_cargo(), &[name], &[], name, args)
+    let mut program = built(object::host_cargo(), &[name], &[], name)?;
+    Err(process::exec(program.args(args)))
 }
 
 /// Builds the package `name` with `feature`, which nothing else is to be built with, in a target folder of that name,
@@ -37,16 +51,12 @@ pub(crate) fn launch_alone(name: &str, args: &[OsString]) -> Result<()> {
 pub(crate) fn launch_apart(name: &str, feature: &str, args: &[OsString]) -> Result<()> {
     let mut cargo = object::host_cargo();
     cargo.env("CARGO_TARGET_DIR", workspace::target().join(feature));
-    become_program(cargo, &[name], &["--features", feature], name, args)
+    let mut program = built(cargo, &[name], &["--features", feature], name)?;
+    Err(process::exec(program.args(args)))
 }
 
-fn become_program(
-    mut cargo: Command,
-    packages: &[&str],
-    options: &[&str],
-    name: &str,
-    args: &[OsString],
-) -> Result<()> {
+/// Builds `packages`, optimized. The program called `name`, which is one of theirs.
+fn built(mut cargo: Command, packages: &[&str], options: &[&str], name: &str) -> Result<Command> {
     cargo.args([
         "build",
         "--release",
@@ -59,7 +69,7 @@ fn become_program(
     let messages = process::run_for_stdout(cargo.stdin(Stdio::null()))?;
     let program = executable(&messages, name)
         .with_context(|| format!("cargo built {name} and does not say where it is"))?;
-    Err(process::exec(Command::new(program).args(args)))
+    Ok(Command::new(program))
 }
 
 /// Where the program called `name` is, from what cargo says about a build in JSON.

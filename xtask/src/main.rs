@@ -17,6 +17,7 @@ mod mutants;
 mod object;
 mod package;
 mod process;
+mod programs;
 mod setup;
 mod sim;
 mod soak;
@@ -69,6 +70,10 @@ enum Command {
     /// byte checked; fails if anything is wrong, missing or left.
     #[command(disable_help_flag = true)]
     Soak(soak::Args),
+    /// Build everything, optimized, and run programs of the distribution in local memory and on a blade of a testbed:
+    /// whether they answer the same, and how long they take.
+    #[command(disable_help_flag = true)]
+    Programs(programs::Args),
     /// Build everything and run all tests.
     Test(test::Args),
     /// Run a command as root in a virtual machine on a Debian kernel; by default the live tests.
@@ -95,6 +100,7 @@ fn main() -> ExitCode {
         Command::Model(args) => model::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Soak(args) => soak::run(&args),
+        Command::Programs(args) => programs::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => return vm::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -101,7 +101,14 @@ fn is_there(need: Need) -> bool {
         Need::Cpio => program("cpio"),
         Need::Xz => program("xz"),
         Need::Tshark => program("tshark") && program("dumpcap"),
-        Need::Scapy => companions::has_scapy(),
+        Need::Scapy => companions::has_module("scapy"),
+        Need::Sqlite => program("sqlite3"),
+        Need::RedisTools => program("redis-cli") && program("redis-check-rdb"),
+        Need::Libevent => companions::has_library("libevent-2.1.so.7"),
+        Need::StressNg => program("stress-ng"),
+        Need::Memtester => program("memtester"),
+        Need::NumPy => companions::has_module("numpy") && companions::has_module("pandas"),
+        Need::Sklearn => companions::has_module("sklearn"),
     }
 }
 
